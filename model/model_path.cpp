@@ -24,6 +24,15 @@ bool is_pair(std::string_view name) {
   return slash != name.npos && is_part(name.substr(0, slash)) && is_part(name.substr(slash + 1));
 }
 
+/// A branch, a tag or a commit; or of a pull request, as refs/pr/1.
+bool is_revision(std::string_view name) {
+  for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/')) {
+    if (!is_part(name.substr(0, slash))) return false;
+    name.remove_prefix(slash + 1);
+  }
+  return is_part(name);
+}
+
 }  // namespace
 
 std::optional<HubModel> parse_hub_model(const std::string& model) {
@@ -31,7 +40,7 @@ std::optional<HubModel> parse_hub_model(const std::string& model) {
   HubModel found{.name = model.substr(0, at)};
   if (at != model.npos) found.revision = model.substr(at + 1);
   if (!is_pair(found.name)) return std::nullopt;
-  if (!is_part(found.revision) && !is_pair(found.revision)) return std::nullopt;
+  if (!is_revision(found.revision)) return std::nullopt;
   return found;
 }
 

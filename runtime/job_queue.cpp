@@ -1,10 +1,15 @@
 #include "runtime/job_queue.h"
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace troupe {
 
-JobQueue::JobQueue(std::size_t jobs_max) : jobs_max_(jobs_max), thread_([this] { run(); }) {}
+JobQueue::JobQueue(std::size_t jobs_max, int nice)
+    : jobs_max_(jobs_max), nice_(nice), thread_([this] { run(); }) {}
 
 JobQueue::~JobQueue() { end(); }
 
@@ -32,6 +37,7 @@ void JobQueue::end() {
 }
 
 void JobQueue::run() {
+  if (nice_ != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
   while (true) {
     std::function<void()> job;
     {

@@ -14,8 +14,8 @@ namespace troupe {
 /// A thread that does one job after the other, in their order. Thread-safe.
 class JobQueue {
  public:
-  /// At most `jobs_max` wait.
-  explicit JobQueue(std::size_t jobs_max);
+  /// At most `jobs_max` wait. `nice`: how far the thread stands back behind all others, as nice(2).
+  explicit JobQueue(std::size_t jobs_max, int nice = 0);
   ~JobQueue();
   JobQueue(const JobQueue&) = delete;
 
@@ -28,6 +28,7 @@ class JobQueue {
   void run();
 
   const std::size_t jobs_max_;
+  const int nice_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;  // guarded by mutex_

@@ -175,6 +175,9 @@ inline constexpr std::size_t kTokenListMax = 65536;  ///< half of a large vocabu
 /// Most take a few milliseconds while the prompt is computed; a token waits for it, no step does.
 inline constexpr std::size_t kGrammarsKeptMax = 64;
 inline constexpr std::size_t kGrammarsWaitingMax = 4096;
+/// Larger ones, which take up to seconds, are written and compiled on threads of their own, so that
+/// small ones need not wait for them.
+inline constexpr std::size_t kSmallGrammarBytesMax = 64u << 10;
 /// Tokens of answers that came from elsewhere and are followed again, in one look at logits: each
 /// takes up to 0.1 ms of the device's thread. Of one answer there is always room for as many as a
 /// step adds.

@@ -7,7 +7,8 @@
 namespace troupe {
 namespace {
 
-/// The fields that the parts behind the gateway check, since only they know the model.
+/// The fields that the parts behind the gateway check, since only they know the model, and those of
+/// a list's place.
 constexpr auto kFields = std::to_array<std::string_view>({"prompt",
                                                           "input",
                                                           "messages",
@@ -44,7 +45,12 @@ constexpr auto kFields = std::to_array<std::string_view>({"prompt",
                                                           "stop_token_ids",
                                                           "allowed_token_ids",
                                                           "bad_words",
-                                                          "logit_bias"});
+                                                          "logit_bias",
+                                                          "from",
+                                                          "limit",
+                                                          "order",
+                                                          "after",
+                                                          "before"});
 
 std::string field_named_by(std::string_view message) {
   const auto word_end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_`");

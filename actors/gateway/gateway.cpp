@@ -253,6 +253,7 @@ void Gateway::stop(std::chrono::milliseconds patience) {
   server.workers.join();
   server.big_worker.join();
   server.grammar_worker.join();
+  server.big_grammar_worker.join();
 }
 
 }  // namespace troupe

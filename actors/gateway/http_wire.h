@@ -133,9 +133,10 @@ class HttpWire : public Connection, public std::enable_shared_from_this<HttpWire
 
   /// Runs `work`, which writes a grammar, when it is the turn of the asker.
   template <class Work>
-  asio::awaitable<void> on_grammar_worker(std::uint64_t owner, Work work) {
-    const auto post = [this, owner](std::function<void()> job) {
-      server_.grammar_worker.post(owner, std::move(job));
+  asio::awaitable<void> on_grammar_worker(std::uint64_t owner, bool large, Work work) {
+    FairWorker& worker = large ? server_.big_grammar_worker : server_.grammar_worker;
+    const auto post = [&worker, owner](std::function<void()> job) {
+      worker.post(owner, std::move(job));
     };
     co_await elsewhere(post, std::move(work));
   }

@@ -7,14 +7,18 @@ namespace troupe {
 void ItemOutput::take(const AnswerDelta& delta, const std::vector<TokenOutput>& tokens) {
   begin_stream();
   if (!delta.reasoning.empty()) item(Kind::kReasoning).text += delta.reasoning;
+  // The end of a call comes before the text behind it, a new one after that.
+  auto call = delta.calls.begin();
+  for (; call != delta.calls.end() && call->name.empty(); ++call)
+    if (open(Kind::kCall)) items_.back().text += call->arguments;
   if (!delta.content.empty()) {
     Item& message = item(Kind::kMessage);
     message.text += delta.content;
     for (const TokenOutput& token : tokens) message.tokens.add(token);
   }
-  for (const CallDelta& call : delta.calls) {
-    if (!call.name.empty()) begin({.kind = Kind::kCall, .name = call.name, .call_id = call.id});
-    if (open(Kind::kCall)) items_.back().text += call.arguments;
+  for (; call != delta.calls.end(); ++call) {
+    if (!call->name.empty()) begin({.kind = Kind::kCall, .name = call->name, .call_id = call->id});
+    if (open(Kind::kCall)) items_.back().text += call->arguments;
   }
 }
 

@@ -30,8 +30,9 @@ std::string signature_of(std::string_view thought) {
 /// wrote wrongly, is none: the stream shows as much of it as there is.
 std::string_view input_of(std::string_view arguments) {
   const auto first = arguments.find_first_not_of(" \t\r\n");
-  const bool object =
-      first != arguments.npos && arguments[first] == '{' && nlohmann::json::accept(arguments);
+  // The library takes a zero byte for the end of what it reads.
+  const bool object = first != arguments.npos && arguments[first] == '{' &&
+                      arguments.find('\0') == arguments.npos && nlohmann::json::accept(arguments);
   return object ? arguments : "{}";
 }
 

@@ -224,10 +224,15 @@ class MessageTranslation {
     const std::vector<ChatTurn> turns = read_message_turns(fields_);
     if (fields_.failed()) return;
     chat_.key("messages").raw(write_chat_turns(turns));
-    const bool goes_on = !turns.empty() && turns.back().role == "assistant" &&
-                         turns.back().calls.empty() &&
-                         (turns.back().text || !turns.back().parts.empty());
-    if (goes_on) chat_.member("continue_final_message", true);
+    if (turns.empty()) return;
+    const ChatTurn& last = turns.back();
+    const bool says = last.text || !last.parts.empty();
+    if (last.role == "assistant" && last.calls.empty() && !says && !last.thought.empty())
+      return fields_.fail("messages",
+                          "messages: the last one is a thought alone, which no answer goes on "
+                          "with; leave it out, or add a text block.");
+    if (last.role == "assistant" && last.calls.empty() && says)
+      chat_.member("continue_final_message", true);
   }
 
   FieldReader& fields_;

@@ -53,6 +53,7 @@ constexpr std::array kOfChats{
     "enable_thinking",
     "parallel_tool_calls",
     "structured_outputs",
+    "chat_template_kwargs",
 };
 
 /// What can be asked for beside an answer; nothing of it is ever there, but log-probabilities.
@@ -212,7 +213,7 @@ class Translation {
       inner.refuse_misspelt();
       if (inner.failed()) return fields_.fail(kName, "text: " + inner.error()->message);
     }
-    write_kwargs();
+    if (!verbosity_.empty()) chat_.member("verbosity", verbosity_);
     echo_.key(kName).begin_object().key("format").raw(shown);
     echo_.member("verbosity", verbosity_.empty() ? "medium" : verbosity_).end_object();
   }
@@ -222,19 +223,6 @@ class Translation {
     text.text("verbosity", verbosity_);
     if (!verbosity_.empty() && std::ranges::find(kKnown, verbosity_) == std::end(kKnown))
       text.fail("verbosity", "verbosity must be low, medium or high.");
-  }
-
-  /// The template may tell the model how much to say; what the client tells it itself counts more.
-  void write_kwargs() {
-    constexpr const char *kName = "chat_template_kwargs", *kVerbosity = "verbosity";
-    const json* kwargs = fields_.find(kName);
-    if (kwargs != nullptr && !kwargs->is_object())
-      return fields_.fail(kName, "chat_template_kwargs must be an object.");
-    const bool told = verbosity_.empty() || (kwargs != nullptr && kwargs->contains(kVerbosity));
-    if (kwargs == nullptr && told) return;
-    json all = kwargs != nullptr ? *kwargs : json::object();
-    if (!told) all[kVerbosity] = verbosity_;
-    chat_.key(kName).raw(all.dump());
   }
 
   /// A schema lies in the format itself.

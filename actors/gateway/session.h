@@ -329,9 +329,11 @@ class Session final : public HttpWire<Stream> {
 
   /// Whether a request has a grammar written, which has its own turns, and whose it is. Its body is
   /// read once more in its turn: what was read of it is many times as large, and would wait there.
+  /// One that turns out to be large has its turn among those that do.
   struct GrammarTurn {
+    bool large = false;
     bool wanted = false;
-    Asker asker;
+    Asker asker = {};
   };
 
   std::optional<ApiError> submit(Route route, const HttpHead& head, std::string& body,
@@ -347,6 +349,11 @@ class Session final : public HttpWire<Stream> {
     const auto wrong = server_.api.parse(route, turn.asker, body, request, turn.wanted);
     if (!wrong && request.wants_grammar && !turn.wanted) {
       turn.wanted = true;
+      return std::nullopt;
+    }
+    if (!wrong && turn.wanted && !turn.large &&
+        request.prompts.front().grammar.size() > limits::kSmallGrammarBytesMax) {
+      turn.large = true;
       return std::nullopt;
     }
     std::string().swap(body);
@@ -370,12 +377,16 @@ class Session final : public HttpWire<Stream> {
     Base::start_fill();
     std::optional<ApiError> error = {};
     const bool accepts = Api::generates(route);
-    GrammarTurn turn;
+    GrammarTurn turn{.large = body.text.size() > limits::kSmallGrammarBytesMax};
     const auto open = [&] {
       error = accepts ? submit(route, head, body.text, turn) : attach(route, head);
     };
     co_await on_worker(body.text.size(), open);
-    if (turn.wanted) co_await on_grammar_worker(turn.asker.owner, open);
+    if (turn.wanted) {
+      const bool large = turn.large;
+      co_await on_grammar_worker(turn.asker.owner, large, open);
+      if (turn.large != large) co_await on_grammar_worker(turn.asker.owner, true, open);
+    }
     body.let_go();
     if (peer_gone_ || aborted_) co_return false;
     if (accepts && !error && !Api::names_itself(head))

@@ -36,6 +36,16 @@ std::optional<bool> read_effort(FieldReader& fields, json& kwargs) {
   return std::nullopt;
 }
 
+/// The template may tell the model how much to say.
+void read_verbosity(FieldReader& fields, json& kwargs) {
+  constexpr const char* kName = "verbosity";
+  const json* verbosity = fields.find(kName);
+  if (verbosity == nullptr) return;
+  for (const char* known : {"low", "medium", "high"})
+    if (*verbosity == known) kwargs[kName] = known;
+  if (!kwargs.contains(kName)) fields.fail(kName, "verbosity must be low, medium or high.");
+}
+
 }  // namespace
 
 void read_thinking(FieldReader& fields, const ModelFacts& model, ApiRequest& out) {
@@ -56,6 +66,7 @@ void read_thinking(FieldReader& fields, const ModelFacts& model, ApiRequest& out
   set("thinking", read_switch(fields, "thinking"));
   set("enable_thinking", read_switch(fields, "enable_thinking"));
   fields.boolean("include_reasoning", out.include_reasoning);
+  read_verbosity(fields, all);
   if (const json* kwargs = fields.find(kName); kwargs != nullptr) {
     if (!kwargs->is_object()) return fields.fail(kName, "chat_template_kwargs must be an object.");
     all.update(*kwargs);

@@ -20,7 +20,6 @@ bool is_zero(const json& v) { return v.is_number() && v == 0; }
 bool is_one(const json& v) { return v.is_number() && v == 1; }
 bool is_empty(const json& v) { return !v.is_number() && !v.is_boolean() && v.empty(); }
 bool is_empty_text(const json& v) { return v == ""; }
-bool is_medium(const json& v) { return v == "medium"; }
 bool is_text_only(const json& v) { return v == json::array({"text"}); }
 
 constexpr std::array kAnywhere{
@@ -53,7 +52,6 @@ constexpr std::array kChat{
     Unsupported{"mm_processor_kwargs", is_empty},
     Unsupported{"media_io_kwargs", is_empty},
     Unsupported{"web_search_options", never},
-    Unsupported{"verbosity", is_medium},
     Unsupported{"reasoning", never},
     Unsupported{"thinking_budget", never},
     Unsupported{"thinking_token_budget", never},

@@ -29,6 +29,8 @@ void Router::on(AttachReader attach, TimePoint now, Effects& effects) {
   const bool known = group && wanted.index < group->requests.size();
   const std::uint64_t id = known ? group->requests[wanted.index] : 0;
   if (id == 0) return effects.add(RequestAccepted{attach.ticket, nobody_has(wanted.id)});
+  if (const Status can = can_have(journal(), id, wanted.from); !can.ok())
+    return effects.add(RequestAccepted{attach.ticket, can.error()});
   this->attach(attach.ticket, id, std::move(wanted.from), wanted.follow, now, effects);
 }
 

@@ -88,4 +88,21 @@ bool reaches(const Journal& journal, std::uint64_t request, std::span<const std:
   return true;
 }
 
+Status can_have(const Journal& journal, std::uint64_t request,
+                std::span<const std::uint32_t> from) {
+  const Journal::Request& known = *journal.request(request);
+  for (std::uint32_t choice = 0; choice < known.prepared->n; ++choice) {
+    const Journal::Sequence& sequence =
+        *journal.find(SequenceId{known.first_sequence.value + choice});
+    const bool ended = sequence.finish != FinishReason::kNone;
+    const std::size_t most = ended ? sequence.output.size() : known.prepared->max_tokens;
+    if (from_of(from, choice) > most)
+      return invalid_argument("from: choice " + std::to_string(choice) +
+                              (ended ? " ended with " : " may have at most ") +
+                              std::to_string(most) + " tokens, fewer than " +
+                              std::to_string(from_of(from, choice)) + ".");
+  }
+  return {};
+}
+
 }  // namespace troupe

@@ -11,6 +11,7 @@
 #include "actors/router/journal.h"
 #include "model/tokenizer/tokenizer.h"
 #include "runtime/generation.h"
+#include "runtime/result.h"
 
 namespace troupe {
 
@@ -46,5 +47,9 @@ class ToldAgain {
 
 /// Whether the journal has of every choice what the reader has already.
 bool reaches(const Journal& journal, std::uint64_t request, std::span<const std::uint32_t> from);
+
+/// kInvalidArgument if no reader can have so many tokens: a choice has ended with fewer, or may not
+/// have as many.
+Status can_have(const Journal& journal, std::uint64_t request, std::span<const std::uint32_t> from);
 
 }  // namespace troupe

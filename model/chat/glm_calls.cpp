@@ -148,6 +148,7 @@ bool GlmCalls::take_pairs(AnswerDelta& delta) {
   held_.erase(0, std::min(held_.find_first_not_of(kJsonBlanks), held_.size()));
   if (held_.starts_with(kKey)) {
     held_.erase(0, kKey.size());
+    key_end_ = {};
     state_ = State::kKey;
   } else if (held_.starts_with(kCallEnd)) {
     held_.erase(0, kCallEnd.size());
@@ -174,7 +175,7 @@ bool GlmCalls::take_stray(AnswerDelta& delta) {
 }
 
 bool GlmCalls::take_key() {
-  const std::size_t end = held_.find(kKeyEnd);
+  const std::size_t end = key_end_.find(held_, kKeyEnd);
   if (end == std::string::npos) return false;
   key_ = trimmed(std::string_view(held_).substr(0, end));
   held_.erase(0, end + kKeyEnd.size());
@@ -213,13 +214,15 @@ bool GlmCalls::take_text_value(AnswerDelta& delta) {
   const std::size_t sure = found ? end : held_.size() - partial_tag(held_, kValueEnd);
   arguments(delta, in_quotes(std::string_view(held_).substr(0, sure)));
   held_.erase(0, sure);
+  if (sure > 0) blanks_ = {};
   if (!found) return false;
   std::string_view behind = std::string_view(held_).substr(kValueEnd.size());
-  behind.remove_prefix(std::min(behind.find_first_not_of(kJsonBlanks), behind.size()));
+  behind.remove_prefix(blanks_.leading(behind, kJsonBlanks));
   const bool ends = behind.starts_with(kKey) || behind.starts_with(kCallEnd);
   if (!ends && (kKey.starts_with(behind) || kCallEnd.starts_with(behind))) return false;
   arguments(delta, ends ? "\"" : kValueEnd);
   held_.erase(0, kValueEnd.size());
+  blanks_ = {};
   if (ends) state_ = State::kPairs;
   return true;
 }

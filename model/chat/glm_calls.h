@@ -6,6 +6,7 @@
 
 #include "model/chat/arguments_end.h"
 #include "model/chat/call_parser.h"
+#include "model/chat/looked_through.h"
 
 namespace troupe {
 
@@ -58,6 +59,7 @@ class GlmCalls final : public CallParser {
   const ToolSketch sketch_;
   State state_ = State::kText;
   std::string held_;  // Not decided yet.
+  LookedThrough key_end_, blanks_;  // Of a key, and of what is behind a text's end.
   std::string name_, key_;
   std::string value_;  // So far.
   ArgumentsEnd end_;   // Of the value.

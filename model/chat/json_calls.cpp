@@ -42,7 +42,7 @@ AnswerDelta JsonCalls::finish() {
 }
 
 bool JsonCalls::take_start() {
-  const std::size_t word = std::min(held_.find_first_not_of(kJsonBlanks), held_.size());
+  const std::size_t word = blanks_.leading(held_, kJsonBlanks);
   const std::string_view rest = std::string_view(held_).substr(word);
   const std::string_view open = list_ ? "[" : kTags[0];
   std::size_t taken = word;

@@ -6,6 +6,7 @@
 
 #include "model/chat/call_object.h"
 #include "model/chat/call_parser.h"
+#include "model/chat/looked_through.h"
 
 namespace troupe {
 
@@ -37,6 +38,7 @@ class JsonCalls final : public CallParser {
   CallObject object_;
   bool begun_ = false;  // The call was told.
   std::string held_;    // Not decided yet.
+  LookedThrough blanks_;  // That the answer begins with.
   std::string raw_;     // What was read and has not become a call.
 };
 

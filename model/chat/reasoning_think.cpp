@@ -17,7 +17,7 @@ AnswerDelta ThinkParser::feed(std::string_view text) {
   AnswerDelta delta;
   held_ += text;
   if (state_ == State::kStart) {
-    const std::size_t word = std::min(held_.find_first_not_of(kWhiteSpace), held_.size());
+    const std::size_t word = held_blanks_.leading(held_, kWhiteSpace);
     const std::string_view rest = std::string_view(held_).substr(word);
     if (rest.starts_with(kOpen)) {
       held_.erase(0, word + kOpen.size());
@@ -66,7 +66,7 @@ void ThinkParser::late_close(std::string& content, bool last) {
   if (!unclosed_) return;
   late_ += content;
   content.clear();
-  const std::size_t word = std::min(late_.find_first_not_of(kWhiteSpace), late_.size());
+  const std::size_t word = late_blanks_.leading(late_, kWhiteSpace);
   const std::string_view rest = std::string_view(late_).substr(word);
   const bool closes = rest.starts_with(kClose);
   if (!closes && !last && kClose.starts_with(rest)) return;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "model/chat/answer_parser.h"
+#include "model/chat/looked_through.h"
 
 namespace troupe {
 
@@ -44,6 +45,7 @@ class ThinkParser final : public AnswerParser {
   bool unclosed_ = false;  // Calls ended the thought, and nothing was said since.
   std::string late_;       // White space behind them, and at most a part of </think>.
   std::string held_;  // Undecided text: leading white space, and at most a part of a tag.
+  LookedThrough held_blanks_, late_blanks_;  // What they begin with.
 };
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace troupe {
@@ -23,9 +24,16 @@ class TextSchemas {
 
   /// Whether a value that the schema takes can be nothing but a text.
   bool has(const Json& schema, int depth = 0) {
-    constexpr int kDepthMax = 8;
-    constexpr std::size_t kStepsMax = 100'000;
-    if (depth > kDepthMax || ++steps_ > kStepsMax) return false;
+    constexpr int kDepthMax = 100;
+    if (depth > kDepthMax) return false;
+    // One that is met within itself says nothing.
+    const auto [at, added] = known_.try_emplace(&schema, false);
+    if (added) at->second = looks_so(schema, depth);
+    return at->second;
+  }
+
+ private:
+  bool looks_so(const Json& schema, int depth) {
     const auto text = [&](const Json& one) { return has(one, depth + 1); };
     const auto all = [](const Json& list, const auto& test) {
       return list.is_array() && !list.empty() && std::ranges::all_of(list, test);
@@ -37,7 +45,6 @@ class TextSchemas {
            (both.is_array() && std::ranges::any_of(both, text));
   }
 
- private:
   /// What a pointer within the document leads to, through objects with plain names.
   const Json& target(const Json& reference) const {
     constexpr std::string_view kHere = "#/";
@@ -55,7 +62,7 @@ class TextSchemas {
   }
 
   const Json& root_;
-  std::size_t steps_ = 0;
+  std::map<const Json*, bool> known_;
 };
 
 }  // namespace

@@ -41,9 +41,15 @@ class CallWriter {
     return " " + GrammarWriter::literal(text) + " ";
   }
 
-  /// Whether its arguments may be any: nothing of a schema that cannot be written may stay here.
-  bool is_loose(const Tool& tool) const {
-    return tool.loose && !CallWriter(wanted_).write_call(tool);
+  /// Whether its arguments may be any: nothing of a schema that cannot be written may stay here. All
+  /// that are tried together may take what one grammar may.
+  bool is_loose(const Tool& tool) {
+    if (!tool.loose) return false;
+    CallWriter trial(wanted_);
+    trial.grammar_.count_work_of(tried_);
+    const bool written = trial.write_call(tool).ok();
+    tried_.count_work_of(trial.grammar_);
+    return !written;
   }
 
   Result<std::string> arguments(const Tool& tool) {
@@ -65,6 +71,7 @@ class CallWriter {
 
   const CallsWanted& wanted_;
   GrammarWriter grammar_;
+  GrammarWriter tried_;  // Its bounds alone.
 };
 
 /// What may stand before the calls: the channel of a thought, or the line breaks behind one.

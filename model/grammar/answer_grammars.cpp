@@ -22,9 +22,13 @@ std::size_t bytes_of(const std::shared_future<AnswerGrammars::Grammar>& compiled
 AnswerGrammars::AnswerGrammars(Words words, std::size_t kept_bytes_max)
     : words_(std::move(words)),
       kept_bytes_max_(kept_bytes_max),
-      jobs_(limits::kGrammarsWaitingMax) {}
+      jobs_(limits::kGrammarsWaitingMax),
+      large_jobs_(limits::kGrammarsWaitingMax, kLargeNice) {}
 
-AnswerGrammars::~AnswerGrammars() { jobs_.end(); }
+AnswerGrammars::~AnswerGrammars() {
+  jobs_.end();
+  large_jobs_.end();
+}
 
 /// What the queue has no room for is asked for again. Those that wait are not forgotten: they would
 /// be compiled for nobody.
@@ -38,8 +42,9 @@ std::shared_future<AnswerGrammars::Grammar> AnswerGrammars::begin(const std::str
   make_room();
   auto promise = std::make_shared<std::promise<Grammar>>();
   const std::shared_future<Grammar> compiled = promise->get_future().share();
+  JobQueue& jobs = text.size() > limits::kSmallGrammarBytesMax ? large_jobs_ : jobs_;
   const Status added =
-      jobs_.add([promise, text] { promise->set_value(CompiledGrammar::compile(text)); });
+      jobs.add([promise, text] { promise->set_value(CompiledGrammar::compile(text)); });
   if (added.ok())
     kept_.emplace(text, Entry{compiled, ++calls_});
   else

@@ -16,13 +16,15 @@
 
 namespace troupe {
 
-/// What shards follow grammars with: the model's vocabulary, and grammars, compiled on a thread of
-/// its own while the prompt is computed; those used last are kept. Thread-safe.
+/// What shards follow grammars with: the model's vocabulary, and grammars, compiled on threads
+/// of its own while the prompt is computed, large ones behind each other; those used last are kept. Thread-safe.
 class AnswerGrammars {
  public:
   using Grammar = Result<std::shared_ptr<const CompiledGrammar>>;
   using Words = Result<std::shared_ptr<const Vocabulary>>;
 
+  /// Their compiling stands back behind steps: it may take seconds.
+  static constexpr int kLargeNice = 10;
   /// Of those that are kept, with the masks that they have found out. Most take some 100 KB; those
   /// of 60 KB of schema up to 26 MB.
   static constexpr std::size_t kKeptBytesMax = 256u << 20;
@@ -51,6 +53,7 @@ class AnswerGrammars {
   std::map<std::string, Entry, std::less<>> kept_;  // guarded by mutex_
   std::uint64_t calls_ = 0;                         // guarded by mutex_
   JobQueue jobs_;
+  JobQueue large_jobs_;
 };
 
 }  // namespace troupe

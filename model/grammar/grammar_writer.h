@@ -47,6 +47,8 @@ class GrammarWriter {
   Result<std::string> json_members(std::string_view schema, const TaggedMembers& form);
   /// All schemas of a grammar together.
   static constexpr std::size_t kSchemaBytesMax = 8u << 20;
+  /// Goes on with what the other one has spent of the bounds of all schemas together.
+  void count_work_of(const GrammarWriter& other);
   /// Any JSON object; any JSON value.
   std::string json_object();
   std::string json_value();

@@ -248,6 +248,11 @@ std::string JsonSchema::constant(const Node& value) {
   });
 }
 
+void GrammarWriter::count_work_of(const GrammarWriter& other) {
+  schema_bytes_ = other.schema_bytes_;
+  schema_steps_ = other.schema_steps_;
+}
+
 Result<std::string> GrammarWriter::json_schema(std::string_view schema) {
   return write_schema(schema, nullptr);
 }

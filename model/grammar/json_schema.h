@@ -37,6 +37,7 @@ class JsonSchema {
   static constexpr std::size_t kSetsMax = 20'000;      ///< more combinations are refused
   static constexpr int kDepthMax = 250;                ///< of sets that need each other
   static constexpr std::size_t kStepsMax = 1'000'000;  ///< looks at a schema, for a grammar
+  static constexpr std::size_t kBytesOfStep = 16;      ///< so many copied are one
   static constexpr std::size_t kDigitsMax = 400;       ///< of a number that bounds others
 
   /// `steps`: looked at a schema so far, for all documents of a grammar. `tags`: the root is an
@@ -118,12 +119,13 @@ class JsonSchema {
   // json_schema_refs.cpp
   const Node* target(const Node& schema, const std::string& reference);
   void collect_ids();
-  std::string base_of(const Node& node) const;
+  std::string base_of(const Node& node);
 
   // json_schema_logic.cpp: alternatives, and what they exclude
   Set alternatives(const Node& group, const Set& beside);
   Set negated(const Node& schema, int depth);
   void negate_keyword(const Node& schema, std::string_view key, const Node& value, Set& out);
+  Node& make(Node::Kind kind, const Node& place);
   const Node& made(const Node& place, std::vector<std::pair<std::string, const Node*>> members);
   const Node& made_text(const Node& place, std::string text);
   const Node& made_number(const Node& place, std::string digits);
@@ -174,7 +176,17 @@ class JsonSchema {
   const Regex* pattern(const Node& schema, const std::string& text);
   Range counts(const Set& plain, const char* min_key, const char* max_key);
   Text arrays(const Flat& flat);
-  std::vector<Set> leading_items(const Set& plain);
+  /// What "contains" asks for.
+  struct Contained {
+    Set wanted;  ///< an item for each must be there
+    Set others;  ///< what all other items must be, where they are counted
+    bool empty() const { return wanted.empty() && others.empty(); }
+    bool alike() const { return std::set(wanted.begin(), wanted.end()).size() <= 1; }
+  };
+  Contained contained(const Set& plain);
+  std::optional<std::map<std::size_t, const Node*>> places_of(const Contained& contained,
+                                                              const Set& plain, std::size_t listed,
+                                                              std::size_t max);
   Set listed_values(const Set& schemas);
   bool type_alone(const Set& schemas);
   const Set& kinds(unsigned types, bool fine);

@@ -51,35 +51,56 @@ JsonSchema::Set JsonSchema::item_schemas(const Set& plain, std::size_t index) {
   return out;
 }
 
-/// What "contains" asks for: items that it means come first. The last set is for all items behind
-/// these, which must not be meant where they are counted.
-std::vector<JsonSchema::Set> JsonSchema::leading_items(const Set& plain) {
-  constexpr std::size_t kLeadMax = 1'000;
-  std::vector<Set> out;
-  Set behind;
-  std::size_t groups = 0;
+JsonSchema::Contained JsonSchema::contained(const Set& plain) {
+  constexpr std::size_t kWantedMax = 1'000;
+  Contained out;
   for (const Node* schema : plain) {
     const Node* wanted = schema->find("contains");
     if (!wanted) continue;
     const bool counted = schema->find("maxContains");
     Range count = counts({schema}, "minContains", "maxContains");
     if (!schema->find("minContains")) count.min = 1;
-    if (count.min > kLeadMax) unsupported(*schema, "minContains", "above 1,000");
-    if (counted && ++groups > 1) unsupported(*schema, "maxContains", "beside another one");
+    if (count.min > kWantedMax) unsupported(*schema, "minContains", "above 1,000");
+    if (counted && !out.others.empty())
+      unsupported(*schema, "maxContains", "beside another one");
     if (failed()) break;
     if (count.empty()) {
       // No number of items will do.
-      out.push_back({&document_.make(Kind::kBoolean, *schema)});
+      out.wanted.push_back(&make(Kind::kBoolean, *schema));
       continue;
     }
-    out.insert(out.end(), count.min, {wanted});
-    if (counted) behind.push_back(&made_not(*wanted));
+    out.wanted.insert(out.wanted.end(), count.min, wanted);
+    if (counted) out.others.push_back(&made_not(*wanted));
   }
-  // Where one is counted, those that lead for another must not be meant by it, either.
-  if (groups > 0 &&
-      std::any_of(out.begin(), out.end(), [&](const Set& s) { return s != out.front(); }))
+  // Where one is counted, those that are there for another must not be meant by it, either.
+  if (!out.others.empty() && !out.alike())
     unsupported(*plain.front(), "maxContains", "beside another \"contains\"");
-  out.push_back(std::move(behind));
+  return out;
+}
+
+/// The first places whose items can be what "contains" means, each for one; nothing: too few can.
+/// `listed` of them have schemas of their own, all behind these one and the same.
+std::optional<std::map<std::size_t, const JsonSchema::Node*>> JsonSchema::places_of(
+    const Contained& contained, const Set& plain, std::size_t listed, std::size_t max) {
+  std::map<std::size_t, const Node*> out;
+  const Node* before = nullptr;
+  std::size_t place = 0;
+  for (const Node* wanted : contained.wanted) {
+    place = wanted == before ? place + 1 : 0;
+    before = wanted;
+    for (;; ++place) {
+      if (place >= max) return std::nullopt;
+      if (!work(*wanted, 1)) return std::nullopt;
+      if (out.contains(place)) continue;
+      if (!work(*wanted, plain.size())) return std::nullopt;
+      Set schemas = item_schemas(plain, place);
+      schemas.push_back(wanted);
+      const bool fits = value(schemas).has_value();
+      if (failed() || (!fits && place >= listed)) return std::nullopt;
+      if (fits) break;
+    }
+    out.emplace(place, wanted);
+  }
   return out;
 }
 
@@ -87,7 +108,7 @@ JsonSchema::Text JsonSchema::arrays(const Flat& flat) {
   Range count = counts(flat.plain, "minItems", "maxItems");
   std::size_t prefix = 0;
   bool unique = false;
-  std::vector<Set> lead = leading_items(flat.plain);
+  const Contained inside = contained(flat.plain);
   for (const Node* schema : flat.plain) {
     if (const Node* first = prefix_of(*schema)) prefix = std::max(prefix, first->items.size());
     const Node* flag = schema->find("uniqueItems");
@@ -97,18 +118,29 @@ JsonSchema::Text JsonSchema::arrays(const Flat& flat) {
                               [](const Node* value) { return value->is(Kind::kArray); }))
       fail(*schema, "to exclude single arrays is not supported.");
   }
-  const bool leads = lead.size() > 1 || !lead.back().empty();
-  if (unique && leads && count.max > 1)
+  if (unique && !inside.empty() && count.max > 1)
     unsupported(*flat.plain.front(), "contains", "beside \"uniqueItems\"");
   if (failed()) return "";
   if (unique && count.max > 1) return unique_items(flat, count, prefix > 0);
-  count.min = std::max(count.min, lead.size() - 1);
-  prefix = std::max(prefix, lead.size() - 1);
+  const auto wanted = places_of(inside, flat.plain, prefix, count.max);
+  // Another choice of places might do.
+  const bool chosen = !inside.alike() || (!inside.others.empty() && prefix > 0);
+  const auto none = [&]() -> Text {
+    if (chosen) unsupported(*flat.plain.front(), "contains", "beside what the items must be");
+    return std::nullopt;
+  };
+  if (failed()) return "";
+  if (!wanted) return none();
+  const std::size_t first_free = wanted->empty() ? 0 : wanted->rbegin()->first + 1;
+  count.min = std::max(count.min, first_free);
+  prefix = std::max(prefix, first_free);
   std::vector<std::string> items;
   for (std::size_t i = 0; i <= prefix && i < count.max; ++i) {
     Set schemas = item_schemas(flat.plain, i);
-    const Set& more = lead[std::min(i, lead.size() - 1)];
-    schemas.insert(schemas.end(), more.begin(), more.end());
+    if (const auto here = wanted->find(i); here != wanted->end())
+      schemas.push_back(here->second);
+    else
+      schemas.insert(schemas.end(), inside.others.begin(), inside.others.end());
     const Text item = value(schemas);
     if (failed()) return "";
     if (!item)
@@ -116,7 +148,7 @@ JsonSchema::Text JsonSchema::arrays(const Flat& flat) {
     else
       items.push_back(*item);
   }
-  if (count.empty()) return std::nullopt;
+  if (count.empty()) return none();
   const std::string space = writer_.json_space();
   const std::string comma = space + " \",\" " + space + " ";
   // From the last item: what follows the first i.

@@ -76,6 +76,8 @@ JsonSchema::Answer JsonSchema::fits_plain(const Node& value, const Node& plain, 
   if ((type_of(value) & type_mask(plain)) == 0) return Answer::kNo;
   const auto is_in = [&](const Node& list) {
     const auto& items = list.items;
+    if (value.parent == &list) return true;
+    if (!work(list, items.size() / 1024)) return false;
     if (std::find(items.begin(), items.end(), &value) != items.end()) return true;
     return work(list, items.size()) &&
            std::any_of(items.begin(), items.end(),
@@ -103,7 +105,8 @@ JsonSchema::Answer JsonSchema::fits_plain(const Node& value, const Node& plain, 
       Answer out = fits_contains(value, plain, depth);
       if (out == Answer::kNo) return out;
       for (std::size_t i = 0; i < value.items.size() && !failed(); ++i) {
-        for (std::size_t j = 0; unique && unique->boolean && j < i; ++j)
+        const bool differs = unique && unique->boolean && work(plain, i);
+        for (std::size_t j = 0; differs && j < i; ++j)
           if (same_value(*value.items[i], *value.items[j])) return Answer::kNo;
         for (const Node* schema : item_schemas({&plain}, i)) {
           const Answer part = fits(*value.items[i], *schema, depth + 1);
@@ -194,7 +197,7 @@ JsonSchema::Answer JsonSchema::fits_members(const Node& value, const Node& plain
 JsonSchema::Answer JsonSchema::name_fits(const std::string& name, const Set& schemas) {
   Answer out = Answer::kYes;
   if (schemas.empty()) return out;
-  Node& text = document_.make(Kind::kString, *schemas.front());
+  Node& text = make(Kind::kString, *schemas.front());
   text.text = name;
   for (const Node* schema : schemas) {
     const Answer part = fits(text, *schema, 0);

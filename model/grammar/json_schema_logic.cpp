@@ -16,28 +16,36 @@ constexpr int kNegationDepthMax = 60;
 
 }  // namespace
 
+/// A long name that leads to the place is copied.
+JsonSchema::Node& JsonSchema::make(Node::Kind kind, const Node& place) {
+  const bool may = work(place, place.step.size() / kBytesOfStep);
+  return document_.make(kind, may ? place : document_.root());
+}
+
 const JsonSchema::Node& JsonSchema::made(const Node& place,
                                          std::vector<std::pair<std::string, const Node*>> members) {
-  Node& node = document_.make(Kind::kObject, place);
+  Node& node = make(Kind::kObject, place);
   for (auto& [key, value] : members) JsonDocument::add(node, std::move(key), *value);
   JsonDocument::seal(node);
   return node;
 }
 
 const JsonSchema::Node& JsonSchema::made_text(const Node& place, std::string text) {
-  Node& node = document_.make(Kind::kString, place);
+  Node& node = make(Kind::kString, place);
+  work(place, text.size() / kBytesOfStep);
   node.text = std::move(text);
   return node;
 }
 
 const JsonSchema::Node& JsonSchema::made_number(const Node& place, std::string digits) {
-  Node& node = document_.make(Kind::kNumber, place);
+  Node& node = make(Kind::kNumber, place);
   node.text = std::move(digits);
   return node;
 }
 
 const JsonSchema::Node& JsonSchema::made_list(const Node& place, const Set& items) {
-  Node& node = document_.make(Kind::kArray, place);
+  Node& node = make(Kind::kArray, place);
+  work(place, items.size() / kBytesOfStep);
   node.items = items;
   return node;
 }
@@ -68,7 +76,8 @@ JsonSchema::Set JsonSchema::alternatives(const Node& group, const Set& beside) {
   };
   // oneOf: each branch where no other one holds.
   Set out;
-  for (std::size_t i = 0; i < branches.size() && !failed(); ++i) {
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    if (!work(group, branches.size())) return {};
     Set all{branches[i]};
     for (std::size_t j = 0; j < branches.size() && !failed(); ++j) {
       if (i == j || disjoint(with(branches[i]), with(branches[j]), 0)) continue;
@@ -98,7 +107,7 @@ JsonSchema::Set JsonSchema::negated(const Node& schema, int depth) {
   }
   if (schema.is(Kind::kBoolean)) {
     if (schema.boolean) return {};
-    Node& always = document_.make(Kind::kBoolean, schema);
+    Node& always = make(Kind::kBoolean, schema);
     always.boolean = true;
     return {&always};
   }
@@ -161,7 +170,7 @@ void JsonSchema::negate_keyword(const Node& schema, std::string_view key, const 
   } else if (key == "const") {
     own(schema_keyword::kNotValues, made_list(schema, {&value}), nullptr);
   } else if (key == "required") {
-    const Node& never = document_.make(Kind::kBoolean, schema);
+    const Node& never = make(Kind::kBoolean, schema);
     for (const Node* name : value.items)
       typed("object", "properties", made(schema, {{name->text, &never}}));
   } else if (key == "properties") {

@@ -71,6 +71,7 @@ std::optional<JsonSchema::Set> JsonSchema::member_schemas(const Set& plain,
     }
     const Node* patterns = schema->find("patternProperties");
     for (std::size_t i = 0; patterns && i < patterns->keys.size() && !failed(); ++i) {
+      if (!work(*schema, 1)) return Set{};
       const TextAutomaton* surely =
           name_pattern(*schema, patterns->keys[i], TextAutomaton::Reading::kSurely);
       const TextAutomaton* maybe =

@@ -158,7 +158,7 @@ void JsonSchema::take_apart(const Node& schema, Parts& out) {
     out.never = !schema.boolean;
     return;
   }
-  Node& plain = document_.make(Kind::kObject, schema);
+  Node& plain = make(Kind::kObject, schema);
   for (std::size_t i = 0; i < schema.keys.size() && !failed(); ++i)
     add_keyword(schema, i, plain, out);
   const auto branch = [&](const char* key) { return schema.find(key); };
@@ -230,7 +230,7 @@ void JsonSchema::add_keyword(const Node& schema, std::size_t i, Node& plain, Par
     for (std::size_t k = 0; k < item.keys.size(); ++k) {
       // Without the member, or with it and what it asks for.
       const Node& name = made_text(schema, item.keys[k]);
-      const Node& never = document_.make(Kind::kBoolean, schema);
+      const Node& never = make(Kind::kBoolean, schema);
       const Node& without = made(schema, {{"properties", &made(schema, {{item.keys[k], &never}})}});
       std::vector<std::pair<std::string, const Node*>> with = {
           {"type", &made_text(schema, "object")}, {"required", &made_list(schema, {&name})}};

@@ -62,19 +62,21 @@ bool holds_no_schema(const JsonNode& node) {
 
 }  // namespace
 
-std::string JsonSchema::base_of(const Node& node) const {
+std::string JsonSchema::base_of(const Node& node) {
   std::vector<const Node*> above;
   for (const Node* at = &node; at; at = at->parent)
     if (own_id(*at) && !(at->parent && holds_no_schema(*at))) above.push_back(at);
   std::string base;
-  for (auto at = above.rbegin(); at != above.rend(); ++at)
+  for (auto at = above.rbegin(); at != above.rend(); ++at) {
     base = without_fragment(resolved(base, *own_id(**at)));
+    if (!work(node, base.size() / kBytesOfStep)) return "";
+  }
   return base;
 }
 
 void JsonSchema::collect_ids() {
   std::vector<const Node*> open{&document_.root()};
-  while (!open.empty()) {
+  while (!open.empty() && !failed()) {
     const Node* node = open.back();
     open.pop_back();
     for (const Node* item : node->items)

@@ -54,9 +54,14 @@ JsonSchema::Set JsonSchema::listed_values(const Set& schemas) {
     const Node* list = plain->find("enum");
     const Node* only = plain->find("const");
     if (!list && !only) continue;
+    std::set<std::string_view> texts;
     for (const Node* one : list ? list->items : Set{only}) {
-      const bool known = std::any_of(values.begin(), values.end(),
-                                     [&](const Node* other) { return same_value(*one, *other); });
+      const bool text = one->is(Kind::kString);
+      if (!text && !work(*plain, values.size())) return {};
+      const bool known =
+          text ? !texts.insert(one->text).second
+               : std::any_of(values.begin(), values.end(),
+                             [&](const Node* other) { return same_value(*one, *other); });
       Answer answer = Answer::kYes;
       for (const Node* schema : schemas)
         if (answer == Answer::kYes) answer = fits(*one, *schema, 0);
@@ -83,7 +88,7 @@ const JsonSchema::Set& JsonSchema::kinds(unsigned types, bool fine) {
   if (!added) return out;
   const Node& place = document_.root();
   const auto constant = [&](Kind kind, bool yes) {
-    Node& node = document_.make(kind, place);
+    Node& node = make(kind, place);
     node.boolean = yes;
     out.push_back(&made(place, {{"const", &node}}));
   };

@@ -4,6 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
 
 namespace troupe {
 namespace {
@@ -46,6 +51,26 @@ const CodeSet::Range kOtherDigits[] = {
 
 /// General punctuation, of which no dialect thinks as letters.
 constexpr CodeSet::Range kPunctuation{0x2010, 0x205E};
+
+/// Of a category of one or two letters; nothing: there is none.
+std::optional<RegexClass> characters_of(std::string_view name) {
+  std::vector<CodeSet::Range> taken, unassigned;
+  const auto add = [](std::vector<CodeSet::Range>& to, std::uint32_t code) {
+    if (!to.empty() && to.back().second + 1 == code)
+      to.back().second = code;
+    else
+      to.emplace_back(code, code);
+  };
+  for (std::uint32_t code = 0; code <= CodeSet::kMax; ++code) {
+    const std::string_view of = utf8proc_category_string(static_cast<utf8proc_int32_t>(code));
+    if (of.starts_with(name)) add(taken, code);
+    if (of == "Cn") add(unassigned, code);
+  }
+  if (taken.empty()) return std::nullopt;
+  // Another Unicode may know more characters.
+  const CodeSet surely(std::move(taken));
+  return RegexClass{surely, surely | CodeSet(std::move(unassigned))};
+}
 
 }  // namespace
 
@@ -93,22 +118,14 @@ std::optional<RegexClass> RegexClass::category(std::string_view name) {
   const auto known = std::ranges::find(kLongNames, name, &LongName::name);
   if (known != kLongNames.end()) name = known->letters;
   if (name.empty() || name.size() > 2) return std::nullopt;
-  std::vector<CodeSet::Range> taken, unassigned;
-  const auto add = [](std::vector<CodeSet::Range>& to, std::uint32_t code) {
-    if (!to.empty() && to.back().second + 1 == code)
-      to.back().second = code;
-    else
-      to.emplace_back(code, code);
-  };
-  for (std::uint32_t code = 0; code <= CodeSet::kMax; ++code) {
-    const std::string_view of = utf8proc_category_string(static_cast<utf8proc_int32_t>(code));
-    if (of.starts_with(name)) add(taken, code);
-    if (of == "Cn") add(unassigned, code);
-  }
-  if (taken.empty()) return std::nullopt;
-  // Another Unicode may know more characters.
-  const CodeSet surely(std::move(taken));
-  return RegexClass{surely, surely | CodeSet(std::move(unassigned))};
+  // Those that there are, once they were asked for: it takes a look at all characters.
+  static std::mutex mutex;
+  static std::map<std::string, RegexClass, std::less<>> found;
+  const std::lock_guard lock(mutex);
+  if (const auto at = found.find(name); at != found.end()) return at->second;
+  auto searched = characters_of(name);
+  if (searched) found.emplace(name, *searched);
+  return searched;
 }
 
 RegexClass RegexClass::dot() {

@@ -65,7 +65,8 @@ class Parser {
   Regex group(int depth);
   bool look_ahead(const std::vector<Regex>& before, int depth);
   bool take_flag();
-  Regex one_of(RegexClass set) const;
+  Regex one_of(RegexClass set);
+  Regex counted(RegexClass set);
   Regex quantified(Regex part);
   bool count(std::size_t& min, std::size_t& max);
   std::optional<std::size_t> number();
@@ -81,6 +82,7 @@ class Parser {
   std::vector<std::uint32_t> codes_;
   std::size_t at_ = 0;
   std::string error_;
+  std::size_t ranges_ = 0;  // Of all classes so far.
   bool ignore_case_ = false;
   std::vector<Regex> ahead_, not_ahead_;
 };
@@ -92,17 +94,23 @@ bool Parser::take_flag() {
   return there;
 }
 
-Regex Parser::one_of(RegexClass set) const {
-  if (ignore_case_) set = set.any_case();
+Regex Parser::one_of(RegexClass set) { return counted(ignore_case_ ? set.any_case() : set); }
+
+/// Each \pL has over a thousand ranges.
+Regex Parser::counted(RegexClass set) {
+  constexpr std::size_t kRangesMax = 500'000;
+  ranges_ += set.surely.ranges().size() + set.maybe.ranges().size();
+  if (ranges_ > kRangesMax) return refuse("so many classes of characters are");
   return Regex::set(std::move(set.surely), std::move(set.maybe));
 }
 
 /// Look-ahead where a text begins is what it must be besides.
 bool Parser::look_ahead(const std::vector<Regex>& before, int depth) {
   const bool there = next_is('(') && next_is('?', 1) && (next_is('=', 2) || next_is('!', 2));
+  if (!there || depth > 0 || before.empty()) return false;
   const bool first = std::all_of(before.begin(), before.end(),
                                  [](const Regex& r) { return r.kind == Regex::Kind::kStart; });
-  if (!there || depth > 0 || !first || before.empty()) return false;
+  if (!first) return false;
   const bool negative = next_is('!', 2);
   at_ += 3;
   Regex inside = alternation(depth + 1);
@@ -144,7 +152,7 @@ Regex Parser::atom(int depth) {
       return escape();
     case '.':
       ++at_;
-      return Regex::set(RegexClass::dot().surely, RegexClass::dot().maybe);
+      return counted(RegexClass::dot());
     case '^':
       ++at_;
       anchor.kind = Regex::Kind::kStart;
@@ -249,7 +257,7 @@ Regex Parser::escape() {
   const std::uint32_t letter = codes_[at_];
   if (const auto found = class_escape(letter)) {
     ++at_;
-    return Regex::set(found->surely, found->maybe);
+    return counted(*found);
   }
   if (letter == 'p' || letter == 'P') {
     const RegexClass found = property();
@@ -389,7 +397,7 @@ Regex Parser::bracket() {
   const bool negated = take('^');
   // "[]a]" is a class of two to Python, an empty one to ECMAScript.
   if (next_is(']')) return refuse("']' first in a class is");
-  RegexClass out;
+  std::vector<CodeSet::Range> surely, maybe;
   while (more() && !next_is(']')) {
     if (next_is('[') && next_is(':', 1)) return refuse("a named class such as [:alpha:] is");
     std::optional<std::uint32_t> first;
@@ -405,13 +413,15 @@ Regex Parser::bracket() {
       else
         item.surely = item.maybe = CodeSet({{*first, *last}});
     }
-    out.surely = out.surely | item.surely;
-    out.maybe = out.maybe | item.maybe;
+    surely.insert(surely.end(), item.surely.ranges().begin(), item.surely.ranges().end());
+    maybe.insert(maybe.end(), item.maybe.ranges().begin(), item.maybe.ranges().end());
+    (void)counted(std::move(item));
   }
   if (error_.empty() && !take(']')) fail("a class does not end");
+  RegexClass out{CodeSet(std::move(surely)), CodeSet(std::move(maybe))};
   if (ignore_case_) out = out.any_case();
   if (negated) out = out.negated();
-  return Regex::set(std::move(out.surely), std::move(out.maybe));
+  return counted(std::move(out));
 }
 
 /// One item of a class; `code` is set if it is a single character.

@@ -301,6 +301,8 @@ def test_a_client_that_is_late_says_so():
     (["--dataset-name", "random"], "did you mean '--dataset'?"),
     (["--dataset-path", "x"], "did you mean '--dataset'?"),
     (["--html", "x"], "did you mean '--report'?"),
+    (["--report", "/tmp"], "/tmp is a folder; name the page's file in it"),
+    (["--report", "/nowhere/page.html"], "there is no folder /nowhere"),
     (["-i", "many"], "--random-input-len: 'many' is no whole number"),
     (["--max-concurrency", "1,2,x"], "not 'x'"),
     (["--max-concurrency", "1..4", "--sweep", "rate", "--goodput", "ttft:1"], "one --max-concurrency"),

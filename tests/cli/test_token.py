@@ -98,6 +98,11 @@ def test_tokens_that_let_nobody_in(head, tmp_path):
     refused(head, folder, good, "knows no token", "deleted")
     again = run("token", "revoke", name_of(good), "--state-dir", head.state_dir)
     assert again.returncode == 1 and "There is no token" in one_sentence(again.stderr)
+    whole = run("token", "revoke", good, "--state-dir", head.state_dir)
+    assert name_of(good) in one_sentence(whole.stderr) and good[-32:] not in whole.stderr
+    cut = run("token", "revoke", good[:-1], "--state-dir", head.state_dir)
+    assert cut.returncode == 1 and "no token's name" in one_sentence(cut.stderr)
+    assert good[-32:-1] not in cut.stderr
     time.sleep(max(0, created + 2.1 - time.monotonic()))
     refused(head, folder, brief, "expired")
     assert head.status()["nodes"] == []

@@ -129,17 +129,42 @@ def test_an_answer_says_which_sequence_stopped_it(ask):
         assert ask(max_tokens=20, stop_sequences=["~~"], stream=stream)["stop_reason"] == "max_tokens"
 
 
-def test_an_answer_goes_on_with_what_was_said(ask):
-    text = ask()["content"][-1]["text"]
-    begun = [*ASKED, {"role": "assistant", "content": text[:20]}]
-    assert ask(messages=begun)["content"][-1]["text"]
+@pytest.fixture(scope="module")
+def chat(server):
+    def asked(messages, **fields):
+        """What a chat says to this, and how many tokens it was asked."""
+        body = {"messages": messages, "temperature": 0, "max_tokens": 48} | fields
+        status, answer = server.cluster.post("/v1/chat/completions", body)
+        assert status == 200, answer
+        return answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens"]
+
+    return asked
 
 
-def test_a_conversation_comes_back_as_it_was_said(ask):
+def text_of(message):
+    return "".join(block["text"] for block in message["content"] if block["type"] == "text")
+
+
+def asked_tokens(message):
+    return message["usage"]["input_tokens"] + message["usage"]["cache_read_input_tokens"]
+
+
+def test_an_answer_goes_on_with_what_was_said(ask, chat):
+    begun = [*ASKED, {"role": "assistant", "content": text_of(ask())[:20]}]
+    after = ask(messages=begun)
+    assert (text_of(after), asked_tokens(after)) == chat(begun, continue_final_message=True)
+    assert asked_tokens(after) != chat(begun)[1]
+
+
+def test_a_conversation_comes_back_as_it_was_said(ask, chat):
     first = ask()
     then = {"role": "user", "content": [{"type": "text", "text": "And the moon?", "cache_control": {}}]}
     after = ask(messages=[*ASKED, {"role": "assistant", "content": first["content"]}, then])
-    assert after["content"]
+    thought = "".join(block["thinking"] for block in first["content"] if block["type"] == "thinking")
+    turns = [*ASKED, {"role": "assistant", "content": text_of(first), "reasoning_content": thought},
+             {"role": "user", "content": "And the moon?"}]  # fmt: skip
+    assert (text_of(after), asked_tokens(after)) == chat(turns)
+    assert text_of(first) and asked_tokens(after) > chat(turns[-1:])[1]
 
 
 def test_what_must_be_called_is_called(call):
@@ -180,6 +205,8 @@ def test_tokens_are_counted_as_they_are_asked(ask, server):
         ({"tools": [{"type": "web_search_20250305", "name": "w"}]}, 400, "invalid_request", "web_search"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "invalid_request", "video"),
         ({"thinking": {"type": "disabled"}}, 400, "invalid_request", "thinking"),
+        ({"messages": [*ASKED, {"role": "assistant", "content": [{"type": "thinking", "thinking": "A river"}]}]},
+         400, "invalid_request", "a thought alone"),
     ],
 )
 def test_errors_are_told_as_anthropic_does(server, fields, status, kind, named):
@@ -221,7 +248,10 @@ def test_a_conversation_with_an_image_goes_on(call):
              {"role": "assistant", "content": [block]},
              {"role": "user", "content": [result]},
              {"role": "system", "content": "Be brief."}]  # fmt: skip
-    assert call(messages=turns, tool_choice={"type": "auto"}, max_tokens=8)["usage"]["output_tokens"]
+    shown = call(messages=turns, tool_choice={"type": "auto"}, max_tokens=8)
+    turns[0]["content"].pop()
+    less = call(messages=turns, tool_choice={"type": "auto"}, max_tokens=8)
+    assert asked_tokens(shown) > asked_tokens(less)  # it is told of the image
 
 
 def test_a_message_survives_the_loss_of_a_worker_and_of_the_head(troupe):

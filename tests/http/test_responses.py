@@ -120,6 +120,10 @@ def test_a_response_is_read_again_as_openai_reads_it(ask, client):
     kinds = [item.type for item in items]
     assert kinds == ["message", *(item.type for item in first.output), "message"]
     assert items[-1].content[0].text == "And the moon?" and items[0].content[0].text == ASKED
+    for wrong in ({"limit": 0}, {"order": "up"}, {"after": "msg_nobody"}):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.input_items.list(after.id, **wrong)
+        assert refused.value.param == next(iter(wrong))
     named = [{"type": "item_reference", "id": item.id} for item in items]
     assert ask(input=named).output_text == after.output_text
     with pytest.raises(openai.BadRequestError):

@@ -1,5 +1,6 @@
 """Answers that must look like something: whatever the model says, what ends with `stop` is valid."""
 
+import itertools
 import json
 import re
 import time
@@ -132,6 +133,23 @@ def test_what_no_token_can_meet_is_the_clients_error(client, server):
             client.completions.create(model=server.model, prompt="A", max_tokens=8, extra_body=fields)
 
 
+def held_by_none(ask_large, ask_small):
+    """A small request is answered before most of eight large ones, once the first of these is."""
+    taken = itertools.count()
+
+    def ask_all():
+        with ThreadPoolExecutor(8) as askers:
+            asked = [askers.submit(ask_large, next(taken)) for _ in range(8)]
+            wait(asked, return_when=FIRST_COMPLETED)
+            ask_small()
+            done = sum(one.done() for one in asked)
+            assert all(one.result()["choices"] for one in asked)
+        if done > 4:
+            raise Missed(f"{done} large ones were answered before the small one")
+
+    arranged(ask_all)
+
+
 def test_a_schema_that_takes_long_holds_nobody_else(server):
     names = {f"p{i}": {"$ref": "#"} for i in range(1200)}
 
@@ -139,12 +157,18 @@ def test_a_schema_that_takes_long_holds_nobody_else(server):
         schema = {"type": "object", "properties": {f"first{i}": {"type": "null"}, **names}}
         return post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1, "guided_json": schema})
 
-    with ThreadPoolExecutor(8) as askers:
-        asked = [askers.submit(ask, i) for i in range(8)]
-        wait(asked, return_when=FIRST_COMPLETED)
-        post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1})
-        assert sum(one.done() for one in asked) < 5
-        assert all(one.result()["choices"] for one in asked)
+    held_by_none(ask, lambda: post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1}))
+
+
+def test_large_grammars_hold_no_small_one(server):
+    def ask(grammar):
+        return post(server, "/v1/completions", {"prompt": "A", "max_tokens": 1, "guided_grammar": grammar})
+
+    def large(i):
+        names = [f"r{i}x{j}" for j in range(12000)]
+        return ask(f"root ::= {' | '.join(names)}\n" + "".join(f'{n} ::= "{n}" [a-z]*\n' for n in names))
+
+    held_by_none(large, lambda: ask('root ::= "a"+'))
 
 
 def test_a_stream_says_what_the_whole_answer_says(client, server):

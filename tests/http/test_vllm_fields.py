@@ -1,6 +1,7 @@
 """Fields that vLLM, OpenAI and DeepSeek have beside the common ones, with the openai client."""
 
 import json
+import urllib.error
 import urllib.request
 
 import openai
@@ -88,6 +89,10 @@ def test_special_tokens_and_what_ends_an_answer_are_shown_to_all_readers(client,
         assert again(server, answer)["choices"][0]["text"] == wanted, body
         assert told_from(server, answer, 0) == wanted, body
         assert wanted.endswith(told_from(server, answer, 1)), body
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        told_from(server, answer, 999999)
+    error = json.load(refused.value)["error"]
+    assert refused.value.code == 400 and error["param"] == "from" and "999999" in error["message"]
 
 
 def test_an_answer_goes_on_with_the_last_message(client, server):

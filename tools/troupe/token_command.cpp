@@ -5,6 +5,7 @@
 
 #include "actors/control/certificate_life.h"
 #include "actors/control/credentials.h"
+#include "actors/control/join_token.h"
 #include "actors/control/token_book.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/commands.h"
@@ -63,7 +64,12 @@ int list(const CommonOptions& common, bool as_json) {
   return kDone;
 }
 
-int remove(const CommonOptions& common, const std::string& name) {
+/// `text`: its name, or all of it, which is a secret and never said again.
+int remove(const CommonOptions& common, const std::string& text) {
+  const auto whole = parse_join_token(text);
+  const std::string& name = whole.ok() ? whole->name : text;
+  if (!is_token_name(name))
+    return fail(invalid_argument("NAME is no token's name; `troupe token list` has them."));
   const Status removed = TokenBook(common.state_dir).remove(name);
   return removed.ok() ? kDone : fail(removed.error());
 }

@@ -233,7 +233,7 @@ TEST_CASE("a bad field of a chat is named") {
        "reasoning_effort"},
       {R"({"messages": [{"role": "user", "content": "x"}], "reasoning": {"effort": "low"}})",
        "reasoning"},
-      {R"({"messages": [{"role": "user", "content": "x"}], "verbosity": "low"})", "verbosity"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "verbosity": "loud"})", "verbosity"},
       {R"({"messages": [{"role": "user", "content": "x"}], "thinking_token_budget": 5})",
        "thinking_token_budget"},
       {R"({"messages": [{"role": "user", "content": "x"}], "mm_processor_kwargs": {"a": 1}})",

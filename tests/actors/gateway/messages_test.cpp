@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/actors/gateway/asked_tools.h"
 #include "tests/actors/gateway/stand.h"
 #include "tests/actors/gateway/thinking_caller.h"
 #include "tests/actors/gateway/typed_events.h"
@@ -103,6 +104,31 @@ TEST_CASE("a message is made of blocks in the model's order") {
   const json cut = with({{"max_tokens", 73}});
   CHECK(cut["stop_reason"] == "max_tokens");
   CHECK(cut["content"].back()["input"] == json::object());
+}
+
+TEST_CASE("what ends a call late belongs to the call") {
+  Stand stand({}, model_that_calls(ToolStyle::kGlm));
+  json tool = {{"name", "f"}, {"input_schema", {{"type", "object"}}}};
+  FakeService::Script script;
+  script.text =
+      "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>\"x</arg_value>\n</tool_call>\nDone.";
+  script.stops = true;
+  stand.service.set(script);
+  const json body = message_body({{"tools", json::array({tool})}});
+  const json whole = stand.client().post("/v1/messages", body).json()["content"];
+  CAPTURE(whole);
+  REQUIRE(whole.size() == 2);
+  CHECK(whole[0]["input"] == json({{"a", "\"x"}}));
+  CHECK(whole[1]["text"] == "\nDone.");
+  const json streamed = message_body({{"tools", json::array({tool})}, {"stream", true}});
+  const auto events = typed_events(stand.client().post("/v1/messages", streamed).body);
+  CHECK(without_call_ids(built_blocks(events)) == without_call_ids(whole));
+}
+
+TEST_CASE("a call's input is JSON to its end") {
+  Stand stand({}, model_that_calls());
+  say(stand, R"(<tool_call>{"name": "f", "arguments": "{}\u0000 x"}</tool_call>)");
+  CHECK(stand.client().post("/v1/messages", message_body()).json()["type"] == "message");
 }
 
 TEST_CASE("a message ends with what ended it") {

@@ -112,8 +112,8 @@ constexpr ChatOfResponse kChats[] = {
     {R"({"input": "hi", "text": {"format": {"type": "json_schema", "name": "n", "strict": true,
            "schema": {"type": "object", "properties": {"z": {"type": "integer"},
                       "a": {"type": "null"}}}}, "verbosity": "medium"}})",
-     R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs":
-           {"verbosity": "medium"}, "response_format": {"type":
+     R"({"messages": [{"role": "user", "content": "hi"}], "verbosity": "medium",
+           "response_format": {"type":
            "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties":
            {"z": {"type": "integer"}, "a": {"type": "null"}}}}}})"},
     {R"({"input": "hi", "text": {"format": {"type": "json_object"}}})",
@@ -137,7 +137,7 @@ constexpr ChatOfResponse kChats[] = {
          "include": ["file_search_call.results", "web_search_call.action.sources"],
          "text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}})",
      R"({"messages": [{"role": "user", "content": "hi"}], "truncate_prompt_tokens": -1,
-         "chat_template_kwargs": {"a": 1, "verbosity": "low"}})"},
+         "chat_template_kwargs": {"a": 1}, "verbosity": "low"})"},
     {R"({"input": "hi", "include": ["message.output_text.logprobs"]})",
      R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true})"},
     {R"({"input": "hi", "include": ["message.output_text.logprobs"], "top_logprobs": 3})",

@@ -82,9 +82,6 @@ TEST_CASE("a reader from further on gets what follows, when it comes") {
   desk.give(1, {10}, FinishReason::kLength);
   CHECK(desk.readings[2].tokens == Tokens{10});
   CHECK(desk.readings[2].done);
-  desk.attach("a", {9});  // further than it ever came
-  CHECK(desk.readings[3].tokens.empty());
-  CHECK(desk.readings[3].finish == FinishReason::kLength);
 }
 
 TEST_CASE("a look at a request tells what is there, and is over") {
@@ -325,6 +322,21 @@ TEST_CASE("prompts that came together share a name, and one that was lost is acc
   desk.say(FindRequests{91, "a", 5, true});
   CHECK(desk.router.counts().cancelled == 2);
   CHECK(desk.router.journal().requests() == 0);
+}
+
+TEST_CASE("nobody can have more of an answer than there is or may be") {
+  NamedDesk desk;
+  desk.ask(named("a"));
+  const auto refused = [&](std::uint32_t from) {
+    const auto answer = desk.attach("a", {from});
+    return !answer.request.ok() && answer.request.error().message.starts_with("from: choice 0");
+  };
+  CHECK(refused(5));
+  desk.give(1, {7});
+  CHECK_FALSE(refused(4));  // a head that began again may still have to generate them
+  desk.give(1, {8}, FinishReason::kStop);
+  CHECK(refused(3));
+  CHECK_FALSE(refused(2));
 }
 
 TEST_CASE("answers are kept for an hour, then nobody finds them") {

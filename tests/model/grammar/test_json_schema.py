@@ -95,6 +95,14 @@ TOO_MUCH = {
     "alternatives": {"allOf": [{"anyOf": [{"minimum": i}, {"maximum": -i}, {"pattern": f"a{i}"}]}
                                for i in range(1, 15)]},
     "chain": {"$ref": "#/$defs/0", "$defs": {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(9_000)}},
+    "long id": {"$id": "x" * 500_000, "x": [{"$anchor": str(i)} for i in range(20_000)]},
+    "long name": {"properties": {"n" * 500_000: {"dependentRequired": {f"a{i}": [] for i in range(2_000)}}}},
+    "one of many": {"oneOf": [{"const": i} for i in range(20_000)]},
+    "unlike constants": {"const": list(range(100_000)), "uniqueItems": True},
+    "unlike items": {"type": "array", "items": {"enum": list(range(100_000))}, "uniqueItems": True},
+    "names and patterns": {"properties": {f"n{i}": {} for i in range(20_000)},
+                           "patternProperties": {f"p{i}": {} for i in range(20_000)}},
+    "many contained": {"allOf": [{"contains": {"title": str(i)}, "minContains": 1000} for i in range(1000)]},
 }
 
 

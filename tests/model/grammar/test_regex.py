@@ -5,6 +5,7 @@ import re
 
 import pytest
 from gbnf import Grammar
+from promises import bound
 from written import answer, answers, with_deep_stack
 
 # (expression, texts that it matches as a whole, texts that it does not)
@@ -60,6 +61,8 @@ REFUSED = {
     "\\ud83d": "no character", "\\xg1": "hexadecimal", "(" * 150 + ")" * 150: "groups",
     "a" * 70_000: "bytes", "[]a]": "first in a class", "\\q": "\\q is not",
 }
+# What takes long to read, or much memory.
+TOO_MUCH = {"categories": "\\pL" * 16_000, "classes": "[" + "\\pL" * 16_000 + "]", "digits": "\\d" * 30_000}
 TABLE = [case for case in CASES if case[1] is not None]
 GRAMMARS = answers([{"regex": case[0]} for case in TABLE])
 
@@ -97,6 +100,20 @@ def test_categories():
 def test_refused(expression):
     told = answer(regex=expression)
     assert REFUSED[expression] in told.get("error", ""), told
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_too_much_is_refused(name):
+    told = answer(regex=TOO_MUCH[name])
+    assert "so many classes of characters" in told.get("error", ""), told
+    bound("refused", told["ms"] / 1000, 5)
+
+
+def test_long_ones_are_read_at_once():
+    told = answer(regex="^" * 65_000), answer(regex="[" + "".join(map(chr, range(0x4E00, 0x4E00 + 21_000))) + "]")
+    assert "grammar" in told[1], told[1]
+    for one in told:
+        bound("read", one["ms"] / 1000, 5)
 
 
 ATOMS = ["a", "b", "c", "[ab]", "[^a]", ".", "\\d", "\\w", "\\S", "\\.", "é", "^", "$"]

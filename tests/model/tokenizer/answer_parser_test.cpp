@@ -125,6 +125,22 @@ TEST_CASE("content is what stands before the text that is held") {
   }
 }
 
+TEST_CASE("what is repeated without end is looked at once") {
+  const std::string blanks(64, ' ');
+  const AnswerForm forms[] = {
+      {.reasoning = {ReasoningStyle::kThink, true}},
+      {.tools = ToolStyle::kLlama},
+      {.tools = ToolStyle::kGlm, .sketch = {{"f", {"a"}}}},
+  };
+  for (const AnswerForm& form : forms) {
+    const auto parser = make_answer_parser(form);
+    if (form.tools == ToolStyle::kGlm)
+      (void)parser->feed("<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>");
+    for (int i = 0; i < 100'000; ++i) (void)parser->feed(blanks);
+    CHECK(parser->held() >= 100'000 * blanks.size());
+  }
+}
+
 TEST_CASE("text is given out as soon as it is decided") {
   const auto parser = make_answer_parser({.reasoning = {ReasoningStyle::kThink, true}});
   CHECK(parser->feed("so").reasoning == "so");

@@ -306,6 +306,20 @@ TEST_CASE("a schema that cannot be written is named, where any arguments will no
   }
 }
 
+TEST_CASE("what cannot be written of many tools takes no longer than of one") {
+  std::string alternatives;
+  for (int i = 1; i < 15; ++i) {
+    const std::string n = std::to_string(i);
+    alternatives += (i > 1 ? ", " : "") + ("{\"anyOf\": [{\"minimum\": " + n) +
+                    "}, {\"maximum\": -" + n + "}, {\"pattern\": \"a" + n + "\"}]}";
+  }
+  const std::string schema =
+      R"({"type": "object", "properties": {"a": {"allOf": [)" + alternatives + "]}}}";
+  std::vector<Tool> tools;
+  for (int i = 0; i < 300; ++i) tools.push_back({"f" + std::to_string(i), schema, true});
+  CHECK(write_tool_grammar(wanted_of(kGrammarCases[0], tools, true)).ok());
+}
+
 TEST_CASE("a text without tags is any that has none") {
   const std::vector<std::string_view> tags = {"<ab>", "<ac>", "<｜b｜>"};
   const auto compiled = CompiledGrammar::compile("root ::= " + text_without(tags));

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "tools/troupe/bench/limits.h"
 #include "tools/troupe/bench/worker_killer.h"
@@ -259,6 +261,18 @@ Status resolve_sweep(const ServeOptions& o, ServePlan& plan) {
   return {};
 }
 
+/// That the page can be written at the end of all runs.
+Status check_report(const std::string& path) {
+  if (path.empty()) return {};
+  const std::filesystem::path file = path, folder = file.parent_path();
+  std::error_code ignored;
+  if (!file.has_filename() || std::filesystem::is_directory(file, ignored))
+    return invalid_argument("--report " + path + " is a folder; name the page's file in it.");
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    return invalid_argument("--report " + path + ": there is no folder " + folder.string() + ".");
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<std::uint64_t>> parse_concurrency(const std::vector<std::string>& words) {
@@ -309,6 +323,7 @@ Result<ServePlan> resolve(const ServeOptions& o) {
   plan.save_detailed = o.save_detailed;
   plan.result_dir = o.result_dir;
   plan.result_filename = o.result_filename;
+  if (const Status can = check_report(o.report); !can.ok()) return can.error();
   plan.report = o.report;
   return plan;
 }
