@@ -41,8 +41,8 @@ class CallWriter {
     return " " + GrammarWriter::literal(text) + " ";
   }
 
-  /// Whether its arguments may be any: nothing of a schema that cannot be written may stay here. All
-  /// that are tried together may take what one grammar may.
+  /// Whether its arguments may be any: nothing of a schema that cannot be written may stay here.
+  /// All that are tried together may take what one grammar may.
   bool is_loose(const Tool& tool) {
     if (!tool.loose) return false;
     CallWriter trial(wanted_);

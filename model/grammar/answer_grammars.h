@@ -16,8 +16,8 @@
 
 namespace troupe {
 
-/// What shards follow grammars with: the model's vocabulary, and grammars, compiled on threads
-/// of its own while the prompt is computed, large ones behind each other; those used last are kept. Thread-safe.
+/// What shards follow grammars with: the model's vocabulary, and grammars, compiled on threads of
+/// its own while the prompt is computed, large ones apart; those used last are kept. Thread-safe.
 class AnswerGrammars {
  public:
   using Grammar = Result<std::shared_ptr<const CompiledGrammar>>;

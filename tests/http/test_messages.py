@@ -205,7 +205,7 @@ def test_tokens_are_counted_as_they_are_asked(ask, server):
         ({"tools": [{"type": "web_search_20250305", "name": "w"}]}, 400, "invalid_request", "web_search"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "invalid_request", "video"),
         ({"thinking": {"type": "disabled"}}, 400, "invalid_request", "thinking"),
-        ({"messages": [*ASKED, {"role": "assistant", "content": [{"type": "thinking", "thinking": "A river"}]}]},
+        ({"messages": [*ASKED, {"role": "assistant", "content": [{"type": "thinking", "thinking": "So"}]}]},
          400, "invalid_request", "a thought alone"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_conversation_with_an_image_goes_on(call):
     shown = call(messages=turns, tool_choice={"type": "auto"}, max_tokens=8)
     turns[0]["content"].pop()
     less = call(messages=turns, tool_choice={"type": "auto"}, max_tokens=8)
-    assert asked_tokens(shown) > asked_tokens(less)  # it is told of the image
+    assert asked_tokens(shown) > asked_tokens(less)  # the image is a note
 
 
 def test_a_message_survives_the_loss_of_a_worker_and_of_the_head(troupe):

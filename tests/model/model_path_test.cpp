@@ -17,7 +17,8 @@ TEST_CASE("names of the hub are told from paths") {
   for (const char* path : {"", "/", "DeepSeek-V3", "/models/DeepSeek-V3", "./a", "../a", "a/",
                            "a/b/c", "~/a", "a/.b", "a b/c", "mod\xe9l/a"})
     CHECK_MESSAGE(!parse_hub_model(path), path);
-  for (const char* path : {"a/b@", "a/b@..", "a/b@../x", "a/b@x//z", "a/b@x/", "a/b@/x", "a/b@c@d", "a@b/c"})
+  for (const char* path : {"a/b@", "a/b@..", "a/b@../x", "a/b@x//z", "a/b@x/", "a/b@/x", "a/b@c@d",
+                           "a@b/c"})
     CHECK_MESSAGE(!parse_hub_model(path), path);
   CHECK(parse_hub_model("a/b")->revision == "main");
   CHECK(parse_hub_model("a/b@refs/pr/1")->name == "a/b");
