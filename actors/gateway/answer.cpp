@@ -163,6 +163,12 @@ void Answer::add(std::size_t prompt_index, GenerationEvent event, std::string& o
       new_tokens && (wishes_.logprobs >= 0 || wishes_.return_token_ids || names_.as_ids);
   if (!choice.begun || shows_tokens || event.finish != FinishReason::kNone ||
       !choice.content.empty() || !choice.reasoning.empty() || !choice.calls.empty()) {
+    // As OpenAI has it: its client knows a call's end by what comes behind the chunks of the call.
+    if (choice.finish != FinishReason::kNone && !choice.calls.empty()) {
+      const FinishReason finish = std::exchange(choice.finish, FinishReason::kNone);
+      write_chunk(index, out);
+      choice.finish = finish;
+    }
     write_chunk(index, out);
   }
 }

@@ -34,7 +34,10 @@ struct Streamed {
   void add_choice(const json& choice) {
     const json& delta = choice["delta"];
     if (delta.contains("content") && delta["content"].is_string()) content += delta["content"];
-    if (!choice["finish_reason"].is_null()) finish = choice["finish_reason"];
+    if (!choice["finish_reason"].is_null()) {
+      finish = choice["finish_reason"];
+      CHECK_FALSE(delta.contains("tool_calls"));  // openai ends a call by what comes behind it
+    }
     for (const json& call : delta.value("tool_calls", json::array())) {
       const std::size_t index = call["index"];
       if (call.contains("id")) {
