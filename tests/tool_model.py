@@ -45,15 +45,27 @@ def with_tools(folder, form="hermes"):
     return model
 
 
+# Tokens of their own in GLM's tokenizer.
+GLM_TAGS = ["<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"]
+
+
 def of_random_weights(folder, form="hermes"):
     """A model of the demo's kind and tokens that says anything, with room for long prompts."""
     model = folder / "random"
     config = json.loads((running.DEMO / "config.json").read_text())
-    config.update(num_hidden_layers=2, max_position_embeddings=32768, num_nextn_predict_layers=0)
+    tags = GLM_TAGS if form == "glm" else []
+    first = config["vocab_size"]
+    config.update(num_hidden_layers=2, max_position_embeddings=32768, num_nextn_predict_layers=0,
+                  vocab_size=first + len(tags))  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     made = running.run("bench", "make-model", "--config", folder / "config.json", "--seed", 7, "--out", model)
     assert made.returncode == 0, made.stderr
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.copy(running.DEMO / name, model / name)
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    for id, tag in enumerate(tags, first):
+        like = tokenizer["added_tokens"][-1]
+        tokenizer["added_tokens"].append({**like, "id": id, "content": tag, "special": False})
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
     (model / "chat_template.jinja").write_text(template_of(form))
     return model

@@ -47,7 +47,7 @@ def ends(cluster, form):
     texts end with </arg_value>, and gpt-oss' thoughts, which begin with their name, hardly ever."""
     likely = dict.fromkeys(('"', "}", "]"), 6)
     if form == "glm":
-        likely = dict.fromkeys(likely, 7) | dict.fromkeys(("<", "</", "/", "a", "/a"), 9)
+        likely["</arg_value>"] = 6
     if form == "harmony":
         likely |= {"analysis"[:length]: -100 for length in range(1, 9)}
     bias = {}
