@@ -1,10 +1,14 @@
 #include "runtime/fair_worker.h"
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace troupe {
 
-FairWorker::FairWorker() : thread_([this] { run(); }) {}
+FairWorker::FairWorker(int nice) : nice_(nice), thread_([this] { run(); }) {}
 
 void FairWorker::post(std::uint64_t owner, std::function<void()> job) {
   {
@@ -26,6 +30,7 @@ void FairWorker::join() {
 }
 
 void FairWorker::run() {
+  if (nice_ != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ended_ || !turns_.empty(); });

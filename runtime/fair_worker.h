@@ -15,7 +15,8 @@ namespace troupe {
 /// Thread-safe.
 class FairWorker {
  public:
-  FairWorker();
+  /// `nice`: how far the thread stands back behind all others, as nice(2).
+  explicit FairWorker(int nice = 0);
   ~FairWorker() { join(); }
   FairWorker(const FairWorker&) = delete;
 
@@ -28,6 +29,7 @@ class FairWorker {
   using Jobs = std::deque<std::function<void()>>;
   void run();
 
+  const int nice_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<std::uint64_t, Jobs>> turns_;  // guarded by mutex_; none without a job

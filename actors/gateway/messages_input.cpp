@@ -56,7 +56,12 @@ class BlockReader {
       return read_texts(*content, where + ".content",
                         [this](std::string text) { add_system(std::move(text)); });
     role_ = user ? "user" : "assistant";
-    if (content->is_string()) return turn().add(content->get<std::string>());
+    if (content->is_string()) {
+      std::string text = content->get<std::string>();
+      // As a list without blocks: it says nothing that an answer could go on with.
+      if (user || !text.empty()) turn().add(std::move(text));
+      return;
+    }
     const std::string blocks = as_written(*content, raw, "content");
     std::size_t i = 0;
     each_json_child(blocks, [&](std::string_view, std::string_view block) {

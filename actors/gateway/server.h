@@ -62,7 +62,8 @@ struct Server {
   asio::thread_pool workers;        // Read JSON and tokenise, so that no request stalls streams,
   asio::thread_pool big_worker{1};  // and big ones do not stall small ones.
   FairWorker grammar_worker;        // Schemas may take a second each: nobody else waits for them,
-  FairWorker big_grammar_worker;    // and no small one for the large, which may take several.
+  FairWorker big_grammar_worker{10};  // and no small one for the large, which take several, and
+                                      // stand back behind everything.
   std::optional<asio::ssl::context> tls;
 
   std::unordered_set<Connection*> connections;

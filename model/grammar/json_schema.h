@@ -38,6 +38,7 @@ class JsonSchema {
   static constexpr int kDepthMax = 250;                ///< of sets that need each other
   static constexpr std::size_t kStepsMax = 1'000'000;  ///< looks at a schema, for a grammar
   static constexpr std::size_t kBytesOfStep = 16;      ///< so many copied are one
+  static constexpr std::size_t kStatesOfStep = 16;     ///< so many of an automaton, too
   static constexpr std::size_t kDigitsMax = 400;       ///< of a number that bounds others
 
   /// `steps`: looked at a schema so far, for all documents of a grammar. `tags`: the root is an

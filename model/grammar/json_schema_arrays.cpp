@@ -30,6 +30,10 @@ JsonSchema::Range JsonSchema::counts(const Set& plain, const char* min_key, cons
   };
   for (const Node* schema : plain) {
     if (const Node* bound = schema->find(min_key)) out.min = std::max(out.min, number(*bound));
+    if (out.min > kCountsMax) {
+      unsupported(*schema, min_key, "above 1,000,000,000");
+      return {};
+    }
     // No answer is as long as that: clients write their language's largest number for "any".
     if (const Node* bound = schema->find(max_key); bound && number(*bound) <= kCountsMax)
       out.max = std::min(out.max, number(*bound));

@@ -146,6 +146,7 @@ JsonSchema::Answer JsonSchema::fits_string(const std::string& text, const Node& 
   if (size < length.min || size > length.max) return Answer::kNo;
   Answer out = Answer::kYes;
   const auto search = [&](bool wanted, const Regex& regex) {
+    if (!work(plain, 5 + text.size() / kBytesOfStep)) return;  // two automata are made
     const auto surely = search_in(regex, TextAutomaton::Reading::kSurely);
     const auto maybe = search_in(regex, TextAutomaton::Reading::kMaybe);
     if (!surely || !maybe)

@@ -199,6 +199,7 @@ JsonSchema::Text JsonSchema::numbers_within(const NumberRange& range, const Step
     // Of whole numbers those that are multiples of what the places leave of the step.
     for (; !fractions && places > 0; --places) step /= std::gcd(step, std::size_t{10});
     if (states) states = states->intersect(TextAutomaton::multiples(step, places));
+    if (states && !work(place, states->states())) return "";
   }
   if (!states) {
     unsupported(place, "multipleOf", "as large as that within these bounds");

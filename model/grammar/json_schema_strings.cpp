@@ -66,6 +66,7 @@ std::optional<TextAutomaton> JsonSchema::automaton(const StringRules& rules, con
     if (failed()) return;
     if (next && complement) next = next->complement();
     if (next && out) next = out->intersect(*next);
+    if (next && !work(place, 1 + next->states() / kStatesOfStep)) return;
     if (next)
       out = std::move(*next);
     else

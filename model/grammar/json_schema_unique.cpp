@@ -190,6 +190,8 @@ JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, 
   const Node& place = *flat.plain.front();
   const Set schemas = item_schemas(flat.plain, 0);
   if (prefixed) unsupported(place, "uniqueItems", "beside items that have places of their own");
+  if (const Flat items = flatten(schemas); items.never || items.types == 0)
+    return count.min > 0 ? Text() : "\"[\" " + writer_.json_space() + " \"]\"";
   const Set values = listed_values(schemas);
   if (failed()) return "";
   if (!values.empty() && values.size() <= kAnyOrderMax) return any_order(values, count);

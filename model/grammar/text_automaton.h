@@ -40,6 +40,7 @@ class TextAutomaton {
   Result<TextAutomaton> intersect(const TextAutomaton& other) const;
   TextAutomaton complement() const;
   bool empty() const;
+  std::size_t states() const { return states_.size(); }
   bool accepts(std::string_view text) const;
   /// An expression, with a rule for each state that needs one. Not for an empty automaton.
   std::string write(GrammarWriter& writer, Spelling spelling) const;

@@ -76,6 +76,11 @@ def nested(levels, schema):
     return schema
 
 
+def word(number):
+    """One of three letters."""
+    return "".join(chr(97 + number // 26**place % 26) for place in range(3))
+
+
 HOSTILE = {
     "doubling": doubling(100),
     "deep": nested(90, {"type": "null"}),
@@ -100,6 +105,12 @@ TOO_MUCH = {
     "one of many": {"oneOf": [{"const": i} for i in range(20_000)]},
     "unlike constants": {"const": list(range(100_000)), "uniqueItems": True},
     "unlike items": {"type": "array", "items": {"enum": list(range(100_000))}, "uniqueItems": True},
+    "words and patterns": {"properties": {f"p{i}": {"allOf": [{"$ref": "#/$defs/e"}, {"pattern": f"a.*{i}$"}]}
+                                          for i in range(100)},
+                           "$defs": {"e": {"enum": [f"{i:010}" for i in range(60_000)]}}},
+    "many not": {"properties": {f"p{i}": {"type": "string", "maxLength": 6, "allOf": [
+        {"not": {"pattern": word(j * 37 + i * 1009)}} for j in range(1990)]} for i in range(17)}},
+    "many steps": {"properties": {f"p{i}": {"type": "integer", "multipleOf": 1000 + i} for i in range(400)}},
     "names and patterns": {"properties": {f"n{i}": {} for i in range(20_000)},
                            "patternProperties": {f"p{i}": {} for i in range(20_000)}},
     "many contained": {"allOf": [{"contains": {"title": str(i)}, "minContains": 1000} for i in range(1000)]},
