@@ -1,10 +1,8 @@
 #include "runtime/fair_worker.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
+
+#include "runtime/thread_nice.h"
 
 namespace troupe {
 
@@ -30,7 +28,7 @@ void FairWorker::join() {
 }
 
 void FairWorker::run() {
-  if (nice_ != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
+  set_thread_nice(nice_);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ended_ || !turns_.empty(); });

@@ -1,10 +1,8 @@
 #include "runtime/job_queue.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <utility>
+
+#include "runtime/thread_nice.h"
 
 namespace troupe {
 
@@ -37,7 +35,7 @@ void JobQueue::end() {
 }
 
 void JobQueue::run() {
-  if (nice_ != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice_);
+  set_thread_nice(nice_);
   while (true) {
     std::function<void()> job;
     {

@@ -1,9 +1,6 @@
 #include "actors/worker/copy_watch.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -11,6 +8,7 @@
 
 #include "model/held_tensor.h"
 #include "runtime/limits.h"
+#include "runtime/thread_nice.h"
 
 namespace troupe {
 namespace {
@@ -78,7 +76,7 @@ bool CopyWatch::due(TimePoint time) const {
 }
 
 void CopyWatch::loop() {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
+  set_thread_nice(kNice);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     std::erase_if(copies_, [](const Copy& copy) { return copy.piece.expired(); });

@@ -52,6 +52,11 @@ bool JsonSchema::work(const Node& at, std::size_t steps) {
   return !failed();
 }
 
+/// Counts what an automaton took to be made, or to turn out too large.
+bool JsonSchema::charge(const Node& at, const Result<TextAutomaton>& states) {
+  return work(at, 1 + (states ? states->work() : TextAutomaton::kStepsMax) / kMakingOfStep);
+}
+
 void JsonSchema::unsupported(const Node& schema, std::string_view keyword, std::string_view how) {
   fail(schema, "\"" + std::string(keyword) + "\" is not supported" + (how.empty() ? "" : " ") +
                    std::string(how) + ".");

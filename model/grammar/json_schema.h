@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +39,7 @@ class JsonSchema {
   static constexpr int kDepthMax = 250;                ///< of sets that need each other
   static constexpr std::size_t kStepsMax = 1'000'000;  ///< looks at a schema, for a grammar
   static constexpr std::size_t kBytesOfStep = 16;      ///< so many copied are one
-  static constexpr std::size_t kStatesOfStep = 16;     ///< so many of an automaton, too
+  static constexpr std::size_t kMakingOfStep = 16;     ///< so much TextAutomaton::work(), too
   static constexpr std::size_t kDigitsMax = 400;       ///< of a number that bounds others
 
   /// `steps`: looked at a schema so far, for all documents of a grammar. `tags`: the root is an
@@ -104,6 +105,8 @@ class JsonSchema {
   void fail(const Node& at, const std::string& what);
   void unsupported(const Node& schema, std::string_view keyword, std::string_view how = "");
   bool work(const Node& at, std::size_t steps);
+  bool charge(const Node& at, const Result<TextAutomaton>& states);
+  Text written(const TextAutomaton& states, Spelling spelling, const Node& place);
   bool failed() const { return !status_.ok(); }
   std::string constant(const Node& value);
 
@@ -173,8 +176,11 @@ class JsonSchema {
   StringRules string_rules(const Set& plain);
   Text string_content(const StringRules& rules, const Node& place, Spelling spelling);
   std::optional<TextAutomaton> automaton(const StringRules& rules, const Node& place);
-  Result<TextAutomaton> search_in(const Regex& regex, TextAutomaton::Reading reading);
   const Regex* pattern(const Node& schema, const std::string& text);
+  using Match = TextAutomaton::Match;
+  using Reading = TextAutomaton::Reading;
+  const TextAutomaton* automaton_of(const Node& schema, const std::string& expression, Match match,
+                                    Reading reading);
   Range counts(const Set& plain, const char* min_key, const char* max_key);
   Text arrays(const Flat& flat);
   /// What "contains" asks for.
@@ -231,8 +237,7 @@ class JsonSchema {
   };
   Brackets brackets(char open, char close);
   Text member_chain(const Members& members, const Node& place, const Brackets& around);
-  const TextAutomaton* name_pattern(const Node& schema, const std::string& text,
-                                    TextAutomaton::Reading reading);
+  const TextAutomaton* name_pattern(const Node& schema, const std::string& text, Reading reading);
   std::string shared_rule(std::string_view hint, const std::string& expression);
   /// What must hold of the member with this name. Nothing: whether a pattern is meant is not clear.
   std::optional<Set> member_schemas(const Set& plain, const std::string& name);
@@ -250,7 +255,7 @@ class JsonSchema {
   std::map<std::vector<const Node*>, const Node*> branches_;  ///< of oneOf, with what they exclude
   std::map<std::vector<std::size_t>, Rule> rules_;
   std::unordered_map<std::string, Regex> patterns_;
-  std::map<std::pair<std::string, TextAutomaton::Reading>, TextAutomaton> name_patterns_;
+  std::map<std::tuple<std::string, Match, Reading>, Result<TextAutomaton>> automata_;
   std::unordered_map<std::string, const Node*> ids_;
   std::map<std::pair<unsigned, bool>, Set> kinds_;
   /// Rules by their expressions.

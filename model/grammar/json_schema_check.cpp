@@ -141,34 +141,28 @@ JsonSchema::Answer JsonSchema::fits_contains(const Node& value, const Node& plai
 }
 
 JsonSchema::Answer JsonSchema::fits_string(const std::string& text, const Node& plain) {
-  const Range length = counts({&plain}, "minLength", "maxLength");
+  Range length = counts({&plain}, "minLength", "maxLength");
   const std::size_t size = code_points(text).size();
   if (size < length.min || size > length.max) return Answer::kNo;
   Answer out = Answer::kYes;
-  const auto search = [&](bool wanted, const Regex& regex) {
-    if (!work(plain, 5 + text.size() / kBytesOfStep)) return;  // two automata are made
-    const auto surely = search_in(regex, TextAutomaton::Reading::kSurely);
-    const auto maybe = search_in(regex, TextAutomaton::Reading::kMaybe);
-    if (!surely || !maybe)
-      out = Answer::kUnknown;
-    else if (surely->accepts(text) != maybe->accepts(text))
+  const auto search = [&](std::string_view keyword, bool wanted) {
+    const Node* expression = plain.find(keyword);
+    if (!expression || out == Answer::kNo) return;
+    if (!work(plain, 1 + text.size() / kBytesOfStep)) return;
+    const auto* surely = automaton_of(plain, expression->text, Match::kSearch, Reading::kSurely);
+    const auto* maybe = automaton_of(plain, expression->text, Match::kSearch, Reading::kMaybe);
+    if (!surely || !maybe || surely->accepts(text) != maybe->accepts(text))
       out = Answer::kUnknown;
     else if (surely->accepts(text) != wanted)
       out = Answer::kNo;
   };
-  const StringRules rules = string_rules({&plain});
-  for (const Regex& regex : rules.searches) {
-    search(true, regex);
-    if (out == Answer::kNo) return out;
-  }
-  for (const Regex& regex : rules.not_searches) {
-    search(false, regex);
-    if (out == Answer::kNo) return out;
-  }
+  search("pattern", true);
+  search(schema_keyword::kNotPattern, false);
+  const Node* format = out != Answer::kNo ? plain.find("format") : nullptr;
+  if (!format || !work(plain, 1 + text.size() / kBytesOfStep)) return out;
   // Most who read schemas do not look at formats: what breaks one is neither right nor wrong.
-  for (const Regex& regex : rules.wholes) {
-    const auto states =
-        TextAutomaton::make(regex, TextAutomaton::Match::kWhole, TextAutomaton::Reading::kSurely);
+  if (const auto whole = format_pattern(format->text, length.min, length.max)) {
+    const auto* states = automaton_of(plain, *whole, Match::kWhole, Reading::kSurely);
     if (!states || !states->accepts(text)) out = Answer::kUnknown;
   }
   return out;

@@ -52,16 +52,16 @@ NumberRange JsonSchema::number_range(const Set& plain, bool written) {
 
 /// The texts that are of both.
 JsonSchema::Text JsonSchema::both(const Regex& a, const Regex& b, const Node& place) {
-  using Match = TextAutomaton::Match;
-  auto states = TextAutomaton::make(a, Match::kWhole, TextAutomaton::Reading::kSurely);
-  const auto other = TextAutomaton::make(b, Match::kWhole, TextAutomaton::Reading::kSurely);
+  auto states = TextAutomaton::make(a, Match::kWhole, Reading::kSurely);
+  const auto other = TextAutomaton::make(b, Match::kWhole, Reading::kSurely);
+  if (!charge(place, states) || !charge(place, other)) return "";
   if (states && other) states = states->intersect(*other);
+  if (!charge(place, states)) return "";
   if (!states || !other) {
     fail(place, "numbers within these bounds that are no integers are not supported.");
     return "";
   }
-  if (states->empty()) return std::nullopt;
-  return states->write(writer_, Spelling::kPlain);
+  return written(*states, Spelling::kPlain, place);
 }
 
 /// What the steps ask for: multiples of a whole number of units in the last place.
@@ -183,8 +183,6 @@ JsonSchema::Text JsonSchema::numbers_within(const NumberRange& range, const Step
   const auto text = fractions ? number_text(range) : integer_text(range);
   if (!text) return std::nullopt;
   if (!stepped) return number_expression(*text);
-  using Match = TextAutomaton::Match;
-  using Reading = TextAutomaton::Reading;
   auto states = TextAutomaton::make(*text, Match::kWhole, Reading::kSurely);
   if (states && !integers) {
     const auto other = TextAutomaton::make(fraction_text(), Match::kWhole, Reading::kSurely);
@@ -199,14 +197,13 @@ JsonSchema::Text JsonSchema::numbers_within(const NumberRange& range, const Step
     // Of whole numbers those that are multiples of what the places leave of the step.
     for (; !fractions && places > 0; --places) step /= std::gcd(step, std::size_t{10});
     if (states) states = states->intersect(TextAutomaton::multiples(step, places));
-    if (states && !work(place, states->states())) return "";
+    if (!charge(place, states)) return "";
   }
   if (!states) {
     unsupported(place, "multipleOf", "as large as that within these bounds");
     return "";
   }
-  if (states->empty()) return std::nullopt;
-  return states->write(writer_, Spelling::kPlain);
+  return written(*states, Spelling::kPlain, place);
 }
 
 }  // namespace troupe

@@ -72,10 +72,8 @@ std::optional<JsonSchema::Set> JsonSchema::member_schemas(const Set& plain,
     const Node* patterns = schema->find("patternProperties");
     for (std::size_t i = 0; patterns && i < patterns->keys.size() && !failed(); ++i) {
       if (!work(*schema, 1)) return Set{};
-      const TextAutomaton* surely =
-          name_pattern(*schema, patterns->keys[i], TextAutomaton::Reading::kSurely);
-      const TextAutomaton* maybe =
-          name_pattern(*schema, patterns->keys[i], TextAutomaton::Reading::kMaybe);
+      const TextAutomaton* surely = name_pattern(*schema, patterns->keys[i], Reading::kSurely);
+      const TextAutomaton* maybe = name_pattern(*schema, patterns->keys[i], Reading::kMaybe);
       if (failed()) return Set{};
       if (surely->accepts(name) != maybe->accepts(name)) return std::nullopt;
       if (!surely->accepts(name)) continue;
@@ -89,18 +87,10 @@ std::optional<JsonSchema::Set> JsonSchema::member_schemas(const Set& plain,
 }
 
 const TextAutomaton* JsonSchema::name_pattern(const Node& schema, const std::string& text,
-                                              TextAutomaton::Reading reading) {
-  const auto key = std::pair(text, reading);
-  if (const auto known = name_patterns_.find(key); known != name_patterns_.end())
-    return &known->second;
-  const Regex* regex = pattern(schema, text);
-  if (!regex) return nullptr;
-  auto states = search_in(*regex, reading);
-  if (!states) {
-    fail(schema, "\"patternProperties\" is not supported: " + states.error().message);
-    return nullptr;
-  }
-  return &name_patterns_.emplace(key, std::move(*states)).first->second;
+                                              Reading reading) {
+  const TextAutomaton* states = automaton_of(schema, text, Match::kSearch, reading);
+  if (!states) unsupported(schema, "patternProperties", "with so complex an expression");
+  return states;
 }
 
 /// The members with known names; false if a required one cannot be.
@@ -155,6 +145,7 @@ void JsonSchema::other_members(const Flat& flat, Members& out, Form form) {
   const auto narrowed = [&](const Names& names,
                             const TextAutomaton& texts) -> std::optional<Names> {
     auto both = names.texts ? names.texts->intersect(texts) : Result<TextAutomaton>(texts);
+    if (!charge(*flat.plain.front(), both)) return std::nullopt;
     if (!both)
       fail(*flat.plain.front(),
            "the names of other members are not supported: " + both.error().message);
@@ -166,10 +157,8 @@ void JsonSchema::other_members(const Flat& flat, Members& out, Form form) {
     const Node* others = schema->find("additionalProperties");
     const Node* patterns = schema->find("patternProperties");
     for (std::size_t i = 0; patterns && i < patterns->keys.size(); ++i) {
-      const TextAutomaton* surely =
-          name_pattern(*schema, patterns->keys[i], TextAutomaton::Reading::kSurely);
-      const TextAutomaton* maybe =
-          name_pattern(*schema, patterns->keys[i], TextAutomaton::Reading::kMaybe);
+      const TextAutomaton* surely = name_pattern(*schema, patterns->keys[i], Reading::kSurely);
+      const TextAutomaton* maybe = name_pattern(*schema, patterns->keys[i], Reading::kMaybe);
       if (failed()) return;
       std::vector<Names> next;
       const bool last = i + 1 == patterns->keys.size();
@@ -214,6 +203,7 @@ JsonSchema::Text JsonSchema::other_name(const Flat& flat, std::optional<TextAuto
   const Node& place = *flat.plain.front();
   const auto join = [&](Result<TextAutomaton> more) {
     if (more && texts) more = texts->intersect(*more);
+    if (!charge(place, more)) return;
     if (more)
       texts = std::move(*more);
     else
@@ -240,9 +230,10 @@ JsonSchema::Text JsonSchema::other_name(const Flat& flat, std::optional<TextAuto
   if (form == Form::kMembers) join(tagged_name());
   if (failed()) return "";
   if (!texts) return writer_.json_string();
-  if (texts->empty()) return std::nullopt;
-  if (form == Form::kMembers) return texts->write(writer_, Spelling::kPlain);
-  return "\"\\\"\" " + texts->write(writer_, Spelling::kName) + " \"\\\"\"";
+  const bool tagged = form == Form::kMembers;
+  const Text text = written(*texts, tagged ? Spelling::kPlain : Spelling::kName, place);
+  if (!text || tagged) return text;
+  return "\"\\\"\" " + *text + " \"\\\"\"";
 }
 
 JsonSchema::Text JsonSchema::objects(const Flat& flat, Form form) {

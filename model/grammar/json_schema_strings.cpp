@@ -27,8 +27,18 @@ const Regex* JsonSchema::pattern(const Node& schema, const std::string& text) {
   return &patterns_.emplace(text, std::move(*parsed)).first->second;
 }
 
-Result<TextAutomaton> JsonSchema::search_in(const Regex& regex, TextAutomaton::Reading reading) {
-  return TextAutomaton::make(regex, TextAutomaton::Match::kSearch, reading);
+/// What one expression matches, made once; null if it would be too large.
+const TextAutomaton* JsonSchema::automaton_of(const Node& schema, const std::string& expression,
+                                              Match match, Reading reading) {
+  const auto key = std::tuple(expression, match, reading);
+  auto known = automata_.find(key);
+  if (known == automata_.end()) {
+    const Regex* regex = pattern(schema, expression);
+    if (!regex) return nullptr;
+    known = automata_.emplace(key, TextAutomaton::make(*regex, match, reading)).first;
+    if (!charge(schema, known->second)) return nullptr;
+  }
+  return known->second ? &*known->second : nullptr;
 }
 
 JsonSchema::StringRules JsonSchema::string_rules(const Set& plain) {
@@ -57,33 +67,40 @@ JsonSchema::StringRules JsonSchema::string_rules(const Set& plain) {
 
 /// All that is asked of a string, as one automaton. Nothing and an error if it is too large.
 std::optional<TextAutomaton> JsonSchema::automaton(const StringRules& rules, const Node& place) {
-  using Match = TextAutomaton::Match;
-  using Reading = TextAutomaton::Reading;
   const Reading positive = rules.maybe ? Reading::kMaybe : Reading::kSurely;
   const Reading negative = rules.maybe ? Reading::kSurely : Reading::kMaybe;
   std::optional<TextAutomaton> out;
   const auto join = [&](Result<TextAutomaton> next, bool complement) {
-    if (failed()) return;
+    if (!charge(place, next)) return;
     if (next && complement) next = next->complement();
     if (next && out) next = out->intersect(*next);
-    if (next && !work(place, 1 + next->states() / kStatesOfStep)) return;
+    if (!charge(place, next)) return;
     if (next)
       out = std::move(*next);
     else
       fail(place, "the string's keywords together are not supported: " + next.error().message);
   };
-  for (const Regex& regex : rules.searches) join(search_in(regex, positive), false);
+  for (const Regex& regex : rules.searches)
+    if (!failed()) join(TextAutomaton::make(regex, Match::kSearch, positive), false);
   // A format says nothing to those who do not look at it.
   if (!rules.maybe)
     for (const Regex& regex : rules.wholes)
-      join(TextAutomaton::make(regex, Match::kWhole, positive), false);
-  for (const Regex& regex : rules.not_searches) join(search_in(regex, negative), true);
+      if (!failed()) join(TextAutomaton::make(regex, Match::kWhole, positive), false);
+  for (const Regex& regex : rules.not_searches)
+    if (!failed()) join(TextAutomaton::make(regex, Match::kSearch, negative), true);
   if (!rules.not_texts.empty()) join(TextAutomaton::all_but(rules.not_texts), false);
   if (rules.length.min > 0 || rules.length.max != Regex::kUnbounded)
     join(TextAutomaton::lengths(rules.length.min, rules.length.max), false);
   if (failed()) return std::nullopt;
   if (!out) out = TextAutomaton::all();
   return out;
+}
+
+JsonSchema::Text JsonSchema::written(const TextAutomaton& states, Spelling spelling,
+                                     const Node& place) {
+  if (states.empty()) return std::nullopt;
+  if (!work(place, states.states())) return "";
+  return states.write(writer_, spelling);
 }
 
 /// The characters of a string, without its quotes.
@@ -119,9 +136,7 @@ JsonSchema::Text JsonSchema::string_content(const StringRules& rules, const Node
     }
   }
   const auto states = automaton(rules, place);
-  if (!states) return "";
-  if (states->empty()) return std::nullopt;
-  return states->write(writer_, spelling);
+  return states ? written(*states, spelling, place) : "";
 }
 
 JsonSchema::Text JsonSchema::strings(const Flat& flat) {

@@ -146,8 +146,7 @@ JsonSchema::Text JsonSchema::plain_content(StringRules rules, const Node& place,
     fail(place, "the string's keywords are not supported in the model's form of calls: " +
                     rest.error().message);
   if (failed()) return "";
-  if (rest->empty()) return std::nullopt;
-  return rest->write(writer_, Spelling::kPlain);
+  return written(*rest, Spelling::kPlain, place);
 }
 
 JsonSchema::Text JsonSchema::plain_strings(const Flat& flat, Form form) {

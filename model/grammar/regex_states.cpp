@@ -177,6 +177,7 @@ Result<TextAutomaton> RegexStates::run(const Regex& regex) {
   for (std::uint32_t state = 0; state < out_.states_.size() && !exhausted(); ++state)
     add_edges(state);
   if (exhausted()) return resource_exhausted("the regular expression is too complex.");
+  out_.work_ = steps_;
   return std::move(out_);
 }
 

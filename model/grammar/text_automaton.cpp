@@ -23,17 +23,21 @@ bool has_empty_set(const Regex& regex) {
 
 Result<TextAutomaton> TextAutomaton::make(const Regex& regex, Match match, Reading reading) {
   auto out = RegexStates(match, reading).run(regex);
+  std::size_t work = out ? out->work_ : 0;
   const Reading other = reading == Reading::kSurely ? Reading::kMaybe : Reading::kSurely;
   for (const Regex& part : regex.ahead) {
     const auto states = RegexStates(Match::kSearch, reading).run(part);
     if (!states) return states;
     if (out) out = out->intersect(*states);
+    work += states->work_ + (out ? out->work_ : 0);
   }
   for (const Regex& part : regex.not_ahead) {
     const auto states = RegexStates(Match::kSearch, other).run(part);
     if (!states) return states;
     if (out) out = out->intersect(states->complement());
+    work += states->work_ + states->states() + (out ? out->work_ : 0);
   }
+  if (out) out->work_ = work;
   return out;
 }
 
@@ -57,6 +61,7 @@ TextAutomaton TextAutomaton::multiples(std::size_t step, std::size_t places) {
     first[place + 1] = first[place] + moduli[place];
   TextAutomaton out;
   out.states_.resize(first.back());
+  out.work_ = 10 * first.back();
   const auto add_digits = [&](std::size_t state, std::size_t rest, std::size_t place) {
     std::map<std::size_t, std::vector<CodeSet::Range>> ways;
     for (std::uint32_t digit = 0; digit < 10; ++digit)
@@ -92,6 +97,7 @@ Result<TextAutomaton> TextAutomaton::lengths(std::size_t min, std::size_t max) {
       state.edges.push_back({CodeSet::all(), static_cast<std::uint32_t>(count)});
     out.states_.push_back(std::move(state));
   }
+  out.work_ = last;
   return out;
 }
 
@@ -123,6 +129,7 @@ Result<TextAutomaton> TextAutomaton::all_but(const std::vector<std::string>& tex
     const CodeSet others = CodeSet(std::move(here)).complement();
     if (!others.empty()) out.states_[i].edges.push_back({others, 1});
   }
+  out.work_ = 4 * next.size();
   return out;
 }
 
@@ -159,6 +166,7 @@ Result<TextAutomaton> TextAutomaton::intersect(const TextAutomaton& other) const
     }
     if (pairs.size() > kStatesMax * 8) return too_large();
   }
+  out.work_ = steps + pairs.size() + states() + other.states();
   const std::vector<bool> kept = out.useful();
   if (static_cast<std::size_t>(std::count(kept.begin(), kept.end(), true)) > kStatesMax)
     return too_large();
@@ -177,6 +185,7 @@ TextAutomaton TextAutomaton::complement() const {
       state.edges.push_back({std::move(others), sink});
   }
   out.states_.push_back({true, {{CodeSet::all(), sink}}});
+  out.work_ = out.states_.size();
   return out;
 }
 

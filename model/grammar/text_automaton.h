@@ -41,6 +41,8 @@ class TextAutomaton {
   TextAutomaton complement() const;
   bool empty() const;
   std::size_t states() const { return states_.size(); }
+  /// Steps that it took to make it, those for what it was made of not counted.
+  std::size_t work() const { return work_; }
   bool accepts(std::string_view text) const;
   /// An expression, with a rule for each state that needs one. Not for an empty automaton.
   std::string write(GrammarWriter& writer, Spelling spelling) const;
@@ -59,6 +61,7 @@ class TextAutomaton {
   std::vector<bool> useful() const;
 
   std::vector<State> states_;
+  std::size_t work_ = 0;
 };
 
 /// What an expression matches, written as the expression itself where that is exact.

@@ -221,7 +221,7 @@ def test_a_head_that_dies_while_it_answers_is_told(troupe, cluster):
 def test_an_answer_goes_on_when_its_head_comes_back(troupe, cluster):
     """No word is lost, and none comes twice."""
     up = cluster.up(DEMO)
-    words = ["--ignore-eos", "--max-tokens", "1500", "--temperature", "1", "--seed", "5"]
+    words = ["--ignore-eos", "--max-tokens", "600", "--temperature", "1", "--seed", "5"]
     whole = run("chat", *words, env=cluster.env, stdin="What is brandy?\n")
     assert whole.returncode == 0, whole.stderr
     process = subprocess.Popen([troupe, "chat", *words], env=cluster.env, stdin=subprocess.PIPE,

@@ -24,8 +24,8 @@ LOADING_S = 0.5  # of the demo, all of it, from the page cache
 
 
 def lasting(key):
-    """A stream of some seconds in which any wrong bit shows."""
-    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 1200, "temperature": 1, "top_p": 1,
+    """A stream of a second or more in which any wrong bit shows."""
+    body = {"prompt": [0, 105, 103, 96 + key, 101], "max_tokens": 500, "temperature": 1, "top_p": 1,
             "seed": 40 + key, "ignore_eos": True, "logprobs": 0, "stream": True,
             "return_token_ids": True}  # fmt: skip
     return {"key": 1000 + key, "path": "/v1/completions", "body": body}

@@ -15,7 +15,7 @@ from recovery import NOTICED_HUNG_S
 from running import DEMO, V2_LITE, Cluster, at_once, generate, run, wait_until
 from streams import WAIT_S, Missed, arranged
 
-LONG = 1200
+LONG = 500
 SPREAD = ["--pipeline-parallel-size", 2, "--data-parallel-size", 1]
 RANKS = ["--tensor-parallel-size", 2]
 

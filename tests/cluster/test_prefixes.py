@@ -91,9 +91,8 @@ def bytes_a_block(model):
 
 
 @pytest.mark.parametrize("layout", [
-    "--data-parallel-size 1",
     "--pipeline-parallel-size 2 --data-parallel-size 1 --max-num-batched-tokens 24",
-    "--data-parallel-size 2",
+    *(pytest.param(f"--data-parallel-size {n}", marks=pytest.mark.long) for n in (1, 2)),
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "model", [pytest.param(V3, marks=pytest.mark.long), pytest.param(V2_LITE, marks=pytest.mark.long), DEMO],

@@ -13,7 +13,7 @@ import pytest
 
 from pair import Pair, standby_of, state_of
 from promises import bound
-from recovery import SMALL
+from recovery import ONE_REPLICA, SMALL
 from running import get, post, run, wait_until
 from test_head_dies import STREAMED, askers, assert_answered
 
@@ -96,7 +96,8 @@ def test_a_worker_with_a_join_file_of_its_own_learns_where_the_standby_is(stages
 
 
 def test_workers_go_on_under_the_next_head_with_what_they_have_computed(stages):
-    stage = stages(*FLAGS)
+    # With several replicas the next head does not know which of them has computed what.
+    stage = stages(*ONE_REPLICA, "--min-devices", 2)
     pair = Pair(stage)
     pair.wait_follows()
     question = {"prompt": "The rain in Spain falls mainly on the plain, they say. " * 6, "max_tokens": 8,

@@ -7,6 +7,7 @@ pre-tokenizer may draw: a border in the wrong place shows in the ids.
 
 import base64
 import json
+import os
 import random
 
 import pytest
@@ -96,7 +97,9 @@ QUICK = ("llama-3", "gpt-oss", "kimi-k2", "smollm2", "deepseek-v2")
 @pytest.fixture(scope="module")
 def texts():
     found = list(every_block())
-    for more in (mixed_scripts(3000), any_characters(2000), long_runs(500), joints(8000)):
+    count = 1000 if "TROUPE_LONG" in os.environ else 300
+    for more in (mixed_scripts(3 * count), any_characters(2 * count), long_runs(count // 2),
+                 joints(8 * count)):  # fmt: skip
         found += more
     return found
 
@@ -110,7 +113,7 @@ def learnt(texts):
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=6000, special_tokens=["<|begin|>"], show_progress=False,
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(rng.sample(texts, 6000), trainer)
+    tokenizer.train_from_iterator(rng.sample(texts, min(6000, len(texts))), trainer)
     tokenizer.add_tokens(["<think>"])
     tokenizer.add_tokens([tokenizers.AddedToken("é<>", normalized=True)])
     return json.loads(tokenizer.to_str())

@@ -110,6 +110,8 @@ TOO_MUCH = {
                            "$defs": {"e": {"enum": [f"{i:010}" for i in range(60_000)]}}},
     "many not": {"properties": {f"p{i}": {"type": "string", "maxLength": 6, "allOf": [
         {"not": {"pattern": word(j * 37 + i * 1009)}} for j in range(1990)]} for i in range(17)}},
+    "many automata": {"properties": {"x": {}},
+                      "patternProperties": {f"^a{{300}}{i}$": {} for i in range(10_000)}},
     "many steps": {"properties": {f"p{i}": {"type": "integer", "multipleOf": 1000 + i} for i in range(400)}},
     "names and patterns": {"properties": {f"n{i}": {} for i in range(20_000)},
                            "patternProperties": {f"p{i}": {} for i in range(20_000)}},
