@@ -285,7 +285,9 @@ class Cluster:
         return ["--model", model, "--listen", f"127.0.0.1:{self.control_port}", "--port", self.http_port]
 
     def up(self, model, *words, workers=2, ready=True, program=TROUPE):
-        words = ["up", "--workers", workers, *self._head_words(model), *words]
+        # Beside other tests, threads that share a step would mostly wait for each other.
+        threads = [] if "--threads" in words else ["--threads", 1]
+        words = ["up", "--workers", workers, *threads, *self._head_words(model), *words]
         process = self.start(*words, program=program)
         if ready:
             self.wait_ready()

@@ -186,11 +186,11 @@ class ScanParser {
     switch (c) {
       case 's':
       case 'S':
-        set = unicode().white_space();
+        set = UnicodeProperties::all().white_space();
         break;
       case 'd':
       case 'D':
-        set = *unicode().property("Nd");
+        set = *UnicodeProperties::all().property("Nd");
         break;
       case 'p':
       case 'P':
@@ -231,7 +231,7 @@ class ScanParser {
       name.remove_prefix(1);
     }
     pos_ = close + 1;
-    const std::optional<CodePointSet> set = unicode().property(name);
+    const std::optional<CodePointSet> set = UnicodeProperties::all().property(name);
     if (!set) return std::nullopt;
     return negated ? set->complement() : *set;
   }
@@ -295,14 +295,8 @@ class ScanParser {
     return ranges[0].first;
   }
 
-  const UnicodeProperties& unicode() {
-    if (!unicode_) unicode_.emplace();
-    return *unicode_;
-  }
-
   std::string_view in_;
   std::size_t pos_ = 0;
-  std::optional<UnicodeProperties> unicode_;  // made when first asked: it takes milliseconds
   ScanPattern out_;
 };
 

@@ -26,15 +26,22 @@ constexpr CodePointSet::Range kHan[] = {
 
 }  // namespace
 
+const UnicodeProperties& UnicodeProperties::all() {
+  static const UnicodeProperties properties;
+  return properties;
+}
+
 UnicodeProperties::UnicodeProperties() {
   // The library knows Unicode 15 at most; the table has what came since 14.
   auto newer = std::begin(unicode::kSinceUnicode14);
   for (char32_t c = 0; c <= CodePointSet::kLast; ++c) {
     while (newer != std::end(unicode::kSinceUnicode14) && newer->last < c) ++newer;
     const bool is_newer = newer != std::end(unicode::kSinceUnicode14) && newer->first <= c;
-    const std::string_view category =
+    const char* category =
         is_newer ? newer->category : utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
-    if (!runs_.empty() && runs_.back().category == category) {
+    // The library has one text for each: of a million characters few are compared.
+    if (!runs_.empty() &&
+        (runs_.back().category.data() == category || runs_.back().category == category)) {
       runs_.back().range.last = c;
     } else {
       runs_.push_back({{c, c}, category});

@@ -11,7 +11,8 @@ namespace troupe {
 /// The code points of Unicode 16 by what patterns ask of them.
 class UnicodeProperties {
  public:
-  UnicodeProperties();
+  /// Made when first asked for: it takes some 10 ms.
+  static const UnicodeProperties& all();
 
   /// A general category ("Lu"), a group of them ("L") or the script Han; nothing for other names.
   std::optional<CodePointSet> property(std::string_view name) const;
@@ -19,6 +20,7 @@ class UnicodeProperties {
   CodePointSet white_space() const;
 
  private:
+  UnicodeProperties();
   struct Run {
     CodePointSet::Range range;
     std::string_view category;
