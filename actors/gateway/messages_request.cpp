@@ -37,6 +37,17 @@ constexpr std::array kOfChatsToo{
     "chat_template_kwargs",
     "truncate_prompt_tokens",
     "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "allowed_token_ids",
+    "bad_words",
+    "logit_bias",
+    "min_tokens",
+    "stop_token_ids",
+    "skip_special_tokens",
+    "include_stop_str_in_output",
 };
 
 /// Fields that change no answer here.

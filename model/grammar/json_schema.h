@@ -194,7 +194,7 @@ class JsonSchema {
   std::optional<std::map<std::size_t, const Node*>> places_of(const Contained& contained,
                                                               const Set& plain, std::size_t listed,
                                                               std::size_t max);
-  Set listed_values(const Set& schemas);
+  std::optional<Set> listed_values(const Set& schemas);
   bool type_alone(const Set& schemas);
   const Set& kinds(unsigned types, bool fine);
   Set item_kinds(const Set& schemas, const Range& count, std::size_t& least);
@@ -222,7 +222,7 @@ class JsonSchema {
     std::vector<Member> known;
     std::string other;  ///< a member with any other name; empty if there can be none
     Range count;
-    std::string_view keyword = "maxProperties";  ///< that asks for it
+    std::string_view keyword = "properties";  ///< that asks for it
     bool counted = false;  ///< whether `count` says more than the members themselves
   };
   Text objects(const Flat& flat, Form form);

@@ -256,9 +256,10 @@ JsonSchema::Text JsonSchema::objects(const Flat& flat, Form form) {
       static_cast<std::size_t>(std::count_if(members.known.begin(), members.known.end(),
                                              [](const Member& member) { return member.required; }));
   const bool bounded = members.other.empty() && members.known.size() <= members.count.max;
-  if (members.count.min > needed) members.keyword = "minProperties";
   members.counted =
       members.count.min > needed || (members.count.max != Regex::kUnbounded && !bounded);
+  if (members.counted)
+    members.keyword = members.count.min > needed ? "minProperties" : "maxProperties";
   const bool tagged = form == Form::kMembers;
   return member_chain(members, *flat.plain.front(), tagged ? Brackets{} : brackets('{', '}'));
 }
@@ -286,7 +287,8 @@ JsonSchema::Text JsonSchema::member_chain(const Members& members, const Node& pl
                                                            : count.min;
   constexpr std::size_t kChainMax = 10'000;  // A rule or two each, of 100 bytes.
   if (cap > kChainMax || (known + 1) * (cap + 1) > kChainMax) {
-    unsupported(place, members.keyword, "with so many that are to be counted");
+    unsupported(place, members.keyword,
+                members.counted ? "with so many that are to be counted" : "with so many");
     return "";
   }
   const std::string& space = around.space;

@@ -47,17 +47,18 @@ std::vector<Decimal> steps_of_numbers(bool fine) {
 
 }  // namespace
 
-/// The values that an "enum" or "const" lists and that satisfy the schemas; none if there is none.
-JsonSchema::Set JsonSchema::listed_values(const Set& schemas) {
-  Set values;
+/// The values that an "enum" or "const" lists and that satisfy the schemas. Nothing: none lists
+/// any, or whether one satisfies them cannot be told.
+std::optional<JsonSchema::Set> JsonSchema::listed_values(const Set& schemas) {
   for (const Node* plain : flatten(schemas).plain) {
     const Node* list = plain->find("enum");
     const Node* only = plain->find("const");
     if (!list && !only) continue;
+    Set values;
     std::set<std::string_view> texts;
     for (const Node* one : list ? list->items : Set{only}) {
       const bool text = one->is(Kind::kString);
-      if (!text && !work(*plain, values.size())) return {};
+      if (!text && !work(*plain, values.size())) return std::nullopt;
       const bool known =
           text ? !texts.insert(one->text).second
                : std::any_of(values.begin(), values.end(),
@@ -66,11 +67,11 @@ JsonSchema::Set JsonSchema::listed_values(const Set& schemas) {
       for (const Node* schema : schemas)
         if (answer == Answer::kYes) answer = fits(*one, *schema, 0);
       if (!known && answer == Answer::kYes) values.push_back(one);
-      if (answer == Answer::kUnknown) return {};
+      if (answer == Answer::kUnknown) return std::nullopt;
     }
-    break;
+    return values;
   }
-  return values;
+  return std::nullopt;
 }
 
 /// Whether the schemas say nothing but which types there may be: lists of these share their kinds.
@@ -190,16 +191,17 @@ JsonSchema::Text JsonSchema::unique_items(const Flat& flat, const Range& count, 
   const Node& place = *flat.plain.front();
   const Set schemas = item_schemas(flat.plain, 0);
   if (prefixed) unsupported(place, "uniqueItems", "beside items that have places of their own");
-  if (const Flat items = flatten(schemas); items.never || items.types == 0)
-    return count.min > 0 ? Text() : "\"[\" " + writer_.json_space() + " \"]\"";
-  const Set values = listed_values(schemas);
+  const auto values = listed_values(schemas);
   if (failed()) return "";
-  if (!values.empty() && values.size() <= kAnyOrderMax) return any_order(values, count);
+  const Flat items = flatten(schemas);
+  if (items.never || items.types == 0 || (values && values->empty()))
+    return count.min > 0 ? Text() : "\"[\" " + writer_.json_space() + " \"]\"";
+  if (values && values->size() <= kAnyOrderMax) return any_order(*values, count);
   Members list;
   list.keyword = "uniqueItems";
-  for (const Node* one : values)
+  for (const Node* one : values.value_or(Set{}))
     list.known.push_back({"", writer_.rule("item", constant(*one)), false});
-  if (values.empty()) {
+  if (!values) {
     std::size_t least = 0;
     const std::size_t before = writer_.rules().size();
     const bool kinds_say_all = type_alone(schemas);

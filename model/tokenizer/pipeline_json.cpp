@@ -12,6 +12,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kNormalizers = "NFC, NFD, NFKC, NFKD, Replace, Prepend and Sequence";
+/// Digits asks Rust's is_numeric(), which knows the digits that Unicode 17 has brought, those of
+/// Tolong Siki; expressions know 16.
+constexpr std::string_view kNumeric = "[\\p{N}\U00011DE0-\U00011DE9]";
 constexpr std::string_view kPreTokenizers = "Split, Digits, ByteLevel at the end, and Sequence";
 constexpr std::string_view kPostProcessors = "TemplateProcessing, ByteLevel and Sequence";
 
@@ -112,7 +115,8 @@ class StageReader {
     if (type == "ByteLevel") return read_byte_level(stage, where);
     if (type == "Digits") {
       const bool individual = child(stage, "individual_digits") == true;
-      return add_split(individual ? "\\p{N}" : "\\p{N}+", SplitBehavior::kIsolated, false, where);
+      return add_split(std::string(kNumeric) + (individual ? "" : "+"), SplitBehavior::kIsolated,
+                       false, where);
     }
     return unsupported_field(where, type.empty() ? "has no type" : "is " + in_quotes(type),
                              kPreTokenizers);

@@ -115,7 +115,7 @@ def test_the_drained_node_is_killed_meanwhile(stages, expected):
 def test_rebalance_while_tokens_flow(stages, expected):
     stage = stages(*SMALL, "--redundant-experts", 8, workers=3)
     with Steady(stage, MIXED, expected) as load:
-        load.go_on(30)
+        load.go_on(12)
         last = last_event(stage)
         done = run("rebalance", env=stage.env)
         assert done.returncode == 0, done.stderr

@@ -23,12 +23,21 @@ def answers(model, numerics, golden):
     return at_once(one, golden["prompts"], threads=2)
 
 
+BF16 = ("bf16", "avx512_bf16")
 MODELS = [folder for folder in sorted(GOLDEN.iterdir()) if (folder / "config.json").exists()]
 
 
-@pytest.mark.parametrize("model", [*MODELS, DEMO], ids=lambda path: path.name)
-@pytest.mark.parametrize("numerics", ["reference", "bf16", "avx512_bf16"])
-def test_golden(model, numerics):
+# tests/model/golden_test.cpp has all of them in one process: through the program each model is asked by
+# what people run; the rest only --long has.
+QUICK = [("reference", "v3"), *((numerics, folder.name) for folder in MODELS for numerics in BF16)]
+
+
+@pytest.mark.parametrize("numerics, model", [
+    pytest.param(numerics, model, id=f"{numerics}-{model.name}",
+                 marks=[] if (numerics, model.name) in QUICK else pytest.mark.long)
+    for numerics in ("reference", *BF16) for model in (*MODELS, DEMO)
+])  # fmt: skip
+def test_golden(numerics, model):
     if not computed_here(numerics):
         pytest.skip("this processor lacks AVX-512 with bf16")
     golden = golden_of(model)

@@ -51,7 +51,7 @@ def metric(cluster, name):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(f"troupe:{name}"))
 
 
-def wishes(count=24):
+def wishes(count=14):
     """(prompt, fields) of requests; some are scored, some have several choices."""
     made = []
     for i, prompt in enumerate(prompts_of(count)):

@@ -96,7 +96,10 @@ SPARED = [
     *((GOLDEN / name, "bf16", EVERYTHING) for name in ("v3-fp8", "glm4-moe")),
     (V3, "avx512_bf16", EVERYTHING),
     (V3, "bf16+kv_fp8", MIXED),
-    *((GOLDEN / name, "bf16", RANKS) for name in ("v3-fp8-ue8m0", "glm4-moe", "qwen3-moe")),
+    *(
+        (GOLDEN / name, "bf16", RANKS)
+        for name in ("v3-int4", "v3-fp8-ue8m0", "gpt-oss", "glm4-moe", "qwen3-moe")
+    ),
     (GOLDEN / "v3-awq", "bf16", EIGHT),
     (V3, "bf16", TWINS),
     *((model, "bf16", MIXED_RANKS) for model in (DEMO, GOLDEN / "gpt-oss")),

@@ -43,7 +43,7 @@ def test_a_standby_takes_over_and_the_old_head_follows(stages, expected):
     # It knows of the checkpoint what the head does: weights that are rewritten stay refused.
     known = [(folder / "known").read_text().splitlines()[1:] for folder in (stage.state_dir, pair.state_dir)]
     assert len(known[0]) > 400 and set(known[0]) == set(known[1])
-    asked = flow(pair, "a", 32)
+    asked = flow(pair, "a", 16)
     stage.head_process.kill()
     pair.wait_rules()
     assert_answered(stage, asked, expected)

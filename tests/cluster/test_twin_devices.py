@@ -9,7 +9,7 @@ from promises import ratio
 from recovery import SMALL
 from running import DEMO, TESTING, TROUPE, Cluster, float32_bits, generate, run, wait_until
 
-TOKENS = 24
+TOKENS = 12
 
 
 def answer(cluster, key):

@@ -187,6 +187,14 @@ def test_an_answer_has_the_form_that_is_asked_for(call):
     assert json.loads(answer["content"][-1]["text"])["n"] in (1, 2)
 
 
+def test_vllms_fields_of_a_chat_hold_here_too(call):
+    for fields, form in (({"guided_choice": ["moon", "river"]}, "moon|river"),
+                          ({"guided_regex": "[ab]{3}"}, "[ab]{3}"),
+                          ({"allowed_token_ids": [97], "min_tokens": 4, "max_tokens": 4}, "(.)\\1{3}")):
+        answer = call(tools=[], tool_choice=None, **fields)
+        assert re.fullmatch(form, answer["content"][-1]["text"]), answer
+
+
 def test_tokens_are_counted_as_they_are_asked(ask, server):
     for fields in ({}, {"system": "Be brief.", "messages": [*ASKED, {"role": "assistant", "content": "So"}]}):
         asked = {"model": server.model, "messages": ASKED} | fields
@@ -218,7 +226,7 @@ def test_errors_are_told_as_anthropic_does(server, fields, status, kind, named):
     assert answer["request_id"] == headers["request-id"] == "mine"
 
 
-def test_what_does_not_fit_is_said_in_numbers_that_clients_read(server):
+def test_what_does_not_fit_is_formin_numbers_that_clients_read(server):
     def refused(**fields):
         body = {"model": server.model, "max_tokens": 8, "messages": ASKED} | fields
         status, _, response = send(server.cluster.http_port, body)

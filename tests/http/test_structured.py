@@ -133,18 +133,18 @@ def test_what_no_token_can_meet_is_the_clients_error(client, server):
             client.completions.create(model=server.model, prompt="A", max_tokens=8, extra_body=fields)
 
 
-def held_by_none(ask_large, ask_small):
-    """A small request is answered before most of eight large ones, once the first of these is."""
+def held_by_none(ask_large, ask_small, count=5):
+    """A small request is answered before most of the large ones, once the first of these is."""
     taken = itertools.count()
 
     def ask_all():
-        with ThreadPoolExecutor(8) as askers:
-            asked = [askers.submit(ask_large, next(taken)) for _ in range(8)]
+        with ThreadPoolExecutor(count) as askers:
+            asked = [askers.submit(ask_large, next(taken)) for _ in range(count)]
             wait(asked, return_when=FIRST_COMPLETED)
             ask_small()
             done = sum(one.done() for one in asked)
             assert all(one.result()["choices"] for one in asked)
-        if done > 4:
+        if done > count // 2:
             raise Missed(f"{done} large ones were answered before the small one")
 
     arranged(ask_all)

@@ -96,7 +96,7 @@ QUICK = ("llama-3", "gpt-oss", "kimi-k2", "smollm2", "deepseek-v2")
 
 @pytest.fixture(scope="module")
 def texts():
-    found = list(every_block())
+    found = list(every_block())[:: 1 if "TROUPE_LONG" in os.environ else 3]
     count = 1000 if "TROUPE_LONG" in os.environ else 300
     for more in (mixed_scripts(3 * count), any_characters(2 * count), long_runs(count // 2),
                  joints(8 * count)):  # fmt: skip
@@ -147,7 +147,8 @@ def test_encode_and_decode(family, texts):
 
 def test_special_tokens_in_text_and_before_it(family):
     folder, oracle = family
-    inputs = ["", "a", "<think>a<|begin|>", " <think> é<>b e\u0301<>b", "<|begin|", "ab\u0301<think>\u0301"]
+    inputs = ["", "a", "<think>a<|begin|>", " <think> é<>b e\u0301<>b", "<|begin|", "ab\u0301<think>\u0301",
+              "12\U00011de0\U00011de9"]  # digits of Unicode 17  # fmt: skip
     expected = [e.ids for e in oracle.encode_batch(inputs, add_special_tokens=True)]
     assert first_difference(inputs, run(folder, inputs, "--add-special-tokens"), expected) is None
 

@@ -143,6 +143,9 @@ CASES = [
     ({"type": "array", "items": {"type": ["null", "boolean", "integer"], "maximum": 99}, "uniqueItems": True,
      "maxItems": 3}, [[None, True, 3], [False, True], []], [[None, None], [3, 3], [None, False, 1, 2]]),
     ({"type": "array", "items": {"const": "x"}, "uniqueItems": True}, [[], ["x"]], [["x", "x"]]),
+    ({"type": "array", "items": {"enum": []}, "uniqueItems": True}, [[]], [[1], ["a"]]),
+    ({"type": "array", "items": {"enum": ["a", 1], "type": "boolean"}, "uniqueItems": True}, [[]],
+     [[1], ["a"]]),
     # Objects differ in a member: one that must be there, and a text rather than a number.
     ({"type": "array", "uniqueItems": True, "items": {
         "type": "object", "properties": {"port": {"type": "integer"}, "name": {"type": "string"},
@@ -194,6 +197,8 @@ CASES = [
 
 # (schema, a part of the message)
 REFUSED = [
+    ({"type": "object", "properties": {f"p{i}": {} for i in range(10_000)}},
+     '"properties" is not supported with so many.'),
     ("{", "no JSON"),
     ("[" * 300, "nested"),
     ('{"a": 1, "a": 2}', "#: a key is there twice"),
