@@ -16,6 +16,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if config.getoption("--long"):
+        os.environ["TROUPE_LONG"] = "1"  # for what is read while tests are collected
     # A shell starts what runs in the background without SIGINT, and children would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -68,7 +70,7 @@ def cluster(troupe):
 def server(troupe):
     """`troupe up` with the demo model and two workers."""
     with running.Cluster() as cluster:
-        cluster.up(running.DEMO)
+        cluster.up(running.DEMO, threads=None)
         yield types.SimpleNamespace(
             base_url=cluster.base_url,
             model=running.DEMO.name,

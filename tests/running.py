@@ -33,6 +33,12 @@ V2_LITE = GOLDEN / "v2-lite"
 # How long a test waits for what has to come: a minute, so that no busy machine makes it fail. What a test
 # expects not to come is waited for in its own time.
 PATIENCE_S = 60
+# Where clusters keep their state: in memory, where there is some to spare. A disk that tests share hangs for
+# seconds at times, as heads tell then; what that does to them tests/cluster/test_bad_disk.py asks.
+MEMORY = Path("/dev/shm")
+ENOUGH = 4 << 30
+IN_MEMORY = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH
+STATE_ROOT = MEMORY if IN_MEMORY else None
 # One mark for all clusters of this test run, so that leftovers can be told from strangers' processes.
 MARK = "TROUPE_TEST_CLUSTER"
 
@@ -254,7 +260,7 @@ class Cluster:
     """A cluster with its own state folder and ports. close() leaves nothing of it."""
 
     def __init__(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="troupe-test-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="troupe-test-", dir=STATE_ROOT))
         self.state_dir = self.folder / "state"
         self.mark = uuid.uuid4().hex
         self.env = {
@@ -284,9 +290,9 @@ class Cluster:
     def _head_words(self, model):
         return ["--model", model, "--listen", f"127.0.0.1:{self.control_port}", "--port", self.http_port]
 
-    def up(self, model, *words, workers=2, ready=True, program=TROUPE):
-        # Beside other tests, threads that share a step would mostly wait for each other.
-        threads = [] if "--threads" in words else ["--threads", 1]
+    def up(self, model, *words, workers=2, ready=True, program=TROUPE, threads=1):
+        # Beside other tests, threads that share a step mostly wait for each other. None: as `up` has it.
+        threads = [] if "--threads" in words or threads is None else ["--threads", threads]
         words = ["up", "--workers", workers, *threads, *self._head_words(model), *words]
         process = self.start(*words, program=program)
         if ready:

@@ -41,6 +41,10 @@ constexpr std::array kOfChatsToo{
     "guided_regex",
     "guided_choice",
     "guided_grammar",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "grammar",
     "allowed_token_ids",
     "bad_words",
     "logit_bias",
@@ -307,6 +311,7 @@ ApiError as_message_error(ApiError error) {
     replace_in_message(error, ".function.", ".");
     replace_in_message(error, "\"required\", \"none\" or a function", "any, none or a tool");
   }
+  replace_in_message(error, "response_format.json_schema.schema", "output_config.format.schema");
   say_what_is_too_long(error.message);
   return with_other_names(std::move(error), kMessageNames);
 }

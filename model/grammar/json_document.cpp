@@ -129,8 +129,13 @@ bool same_value(const JsonNode& a, const JsonNode& b) {
       return a.boolean == b.boolean;
     case JsonNode::Kind::kString:
       return a.text == b.text;
-    case JsonNode::Kind::kNumber:
+    case JsonNode::Kind::kNumber: {
+      const auto digits = [](const std::string& text) {
+        return text.find_first_of("-.eE") == std::string::npos;
+      };
+      if (a.text == b.text || (digits(a.text) && digits(b.text))) return a.text == b.text;
       return Decimal::parse(a.text) == Decimal::parse(b.text);
+    }
     case JsonNode::Kind::kArray:
       return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
                         [](const auto* x, const auto* y) { return same_value(*x, *y); });

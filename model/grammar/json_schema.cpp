@@ -48,13 +48,13 @@ void JsonSchema::fail(const Node& at, const std::string& what) {
 /// Counts what is done for the document; false, and an error, when it is too much.
 bool JsonSchema::work(const Node& at, std::size_t steps) {
   steps_ += steps;
-  if (steps_ > kStepsMax) fail(at, "the schema is too complex.");
+  if (spent()) fail(at, "the schema is too complex.");
   return !failed();
 }
 
-/// Counts what an automaton took to be made, or to turn out too large.
-bool JsonSchema::charge(const Node& at, const Result<TextAutomaton>& states) {
-  return work(at, 1 + (states ? states->work() : TextAutomaton::kStepsMax) / kMakingOfStep);
+/// There is another way. Not where all that may be done has been done.
+void JsonSchema::forgive() {
+  if (!spent()) status_ = {};
 }
 
 void JsonSchema::unsupported(const Node& schema, std::string_view keyword, std::string_view how) {
@@ -195,12 +195,18 @@ JsonSchema::Text JsonSchema::by_type(const Flat& flat, Form form) {
   const auto add = [&out](const Text& text) {
     if (text) out += (out.empty() ? "" : " | ") + *text;
   };
+  constexpr std::size_t kLookedAtOfStep = 64;
+  const auto word_of = [](const Node& value) -> std::string_view {
+    if (value.is(Node::Kind::kNull)) return "null";
+    if (!value.is(Node::Kind::kBoolean)) return "";
+    return value.boolean ? "true" : "false";
+  };
   const auto free_of = [&](std::string_view word) {
     for (const Node* plain : flat.plain) {
       const Node* values = plain->find(schema_keyword::kNotValues);
-      if (values && std::any_of(values->items.begin(), values->items.end(), [&](const Node* one) {
-            return constant(*one) == GrammarWriter::literal(word);
-          }))
+      if (!values || !work(*values, 1 + values->items.size() / kLookedAtOfStep)) continue;
+      if (std::any_of(values->items.begin(), values->items.end(),
+                      [&](const Node* one) { return word_of(*one) == word; }))
         return Text();
     }
     return Text(GrammarWriter::literal(word));

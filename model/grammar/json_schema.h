@@ -105,9 +105,15 @@ class JsonSchema {
   void fail(const Node& at, const std::string& what);
   void unsupported(const Node& schema, std::string_view keyword, std::string_view how = "");
   bool work(const Node& at, std::size_t steps);
-  bool charge(const Node& at, const Result<TextAutomaton>& states);
+  /// Counts what an automaton took to be made, or to turn out too large.
+  template <class Made>
+  bool charge(const Node& at, const Result<Made>& made) {
+    return work(at, 1 + (made ? made->work() : TextAutomaton::kStepsMax) / kMakingOfStep);
+  }
+  void forgive();
   Text written(const TextAutomaton& states, Spelling spelling, const Node& place);
   bool failed() const { return !status_.ok(); }
+  bool spent() const { return steps_ > kStepsMax; }
   std::string constant(const Node& value);
 
   // json_schema_parts.cpp: what a schema object says

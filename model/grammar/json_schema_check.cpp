@@ -28,6 +28,13 @@ unsigned type_of(const JsonNode& value) {
   return 64;
 }
 
+/// How many nodes it has.
+std::size_t weight(const JsonNode& value) {
+  std::size_t nodes = 1;
+  for (const JsonNode* item : value.items) nodes += weight(*item);
+  return nodes;
+}
+
 /// Whether a number is a whole multiple of another; nothing if that is hard to say.
 std::optional<bool> is_multiple(const Decimal& value, const Decimal& step) {
   const std::string units = step.whole() + step.fraction();
@@ -74,12 +81,13 @@ JsonSchema::Answer JsonSchema::fits(const Node& value, const Node& schema, int d
 JsonSchema::Answer JsonSchema::fits_plain(const Node& value, const Node& plain, int depth) {
   const auto yes_if = [](bool yes) { return yes ? Answer::kYes : Answer::kNo; };
   if ((type_of(value) & type_mask(plain)) == 0) return Answer::kNo;
+  constexpr std::size_t kNodesOfStep = 8;
   const auto is_in = [&](const Node& list) {
     const auto& items = list.items;
     if (value.parent == &list) return true;
     if (!work(list, items.size() / 1024)) return false;
     if (std::find(items.begin(), items.end(), &value) != items.end()) return true;
-    return work(list, items.size()) &&
+    return work(list, items.size() * (1 + weight(value) / kNodesOfStep)) &&
            std::any_of(items.begin(), items.end(),
                        [&](const Node* one) { return same_value(value, *one); });
   };
@@ -149,8 +157,11 @@ JsonSchema::Answer JsonSchema::fits_string(const std::string& text, const Node& 
     const Node* expression = plain.find(keyword);
     if (!expression || out == Answer::kNo) return;
     if (!work(plain, 1 + text.size() / kBytesOfStep)) return;
-    const auto* surely = automaton_of(plain, expression->text, Match::kSearch, Reading::kSurely);
-    const auto* maybe = automaton_of(plain, expression->text, Match::kSearch, Reading::kMaybe);
+    const auto of = [&](Reading reading) {
+      return automaton_of(plain, expression->text, Match::kSearch, reading);
+    };
+    const auto* surely = of(Reading::kSurely);
+    const auto* maybe = surely ? of(Reading::kMaybe) : nullptr;
     if (!surely || !maybe || surely->accepts(text) != maybe->accepts(text))
       out = Answer::kUnknown;
     else if (surely->accepts(text) != wanted)

@@ -84,7 +84,7 @@ JsonSchema::Set JsonSchema::alternatives(const Node& group, const Set& beside) {
       all.push_back(&made_not(*branches[j]));
       if (!failed()) (void)parts(*all.back());
       if (failed()) {
-        status_ = {};
+        forgive();
         fail(group, "\"oneOf\" is not supported here: whether a value could satisfy both branch " +
                         std::to_string(std::min(i, j)) + " and branch " +
                         std::to_string(std::max(i, j)) + " cannot be told (\"anyOf\" would do).");
@@ -264,12 +264,15 @@ bool JsonSchema::disjoint_flat(const Flat& a, const Flat& b, int depth) {
 /// By what they must match: formats say nothing to those who do not look at them.
 bool JsonSchema::disjoint_strings(const Flat& a, const Flat& b) {
   constexpr std::size_t kAutomatonSteps = 2'000;
+  const auto says = [](const Set& plain) {
+    return std::any_of(plain.begin(), plain.end(), [](const Node* schema) {
+      return schema->find("pattern") || schema->find(schema_keyword::kNotPattern);
+    });
+  };
+  if (!says(a.plain) || !says(b.plain)) return false;
   const StringRules left = string_rules(a.plain);
   StringRules all = string_rules(b.plain);
-  const auto says = [](const StringRules& rules) {
-    return !rules.searches.empty() || !rules.not_searches.empty();
-  };
-  if (!says(left) || !says(all) || failed()) return false;
+  if (failed()) return false;
   disjoint_steps_ += kAutomatonSteps;
   all.searches.insert(all.searches.end(), left.searches.begin(), left.searches.end());
   all.not_searches.insert(all.not_searches.end(), left.not_searches.begin(),
@@ -278,7 +281,7 @@ bool JsonSchema::disjoint_strings(const Flat& a, const Flat& b) {
   all.not_texts.clear();
   all.maybe = true;
   const auto states = automaton(all, document_.root());
-  if (!states) status_ = {};
+  if (!states) forgive();
   return states && states->empty();
 }
 

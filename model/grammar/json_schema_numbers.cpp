@@ -180,18 +180,28 @@ JsonSchema::Text JsonSchema::numbers_within(const NumberRange& range, const Step
   }
   if (!integers && !fractions) return std::nullopt;
   if (fractions && !stepped && !range.min && !range.max) return writer_.json_number();
+  // Each digit of a bound is a choice, within those of the digits before it.
+  constexpr std::size_t kDigitPairsOfStep = 8;
+  std::size_t digits = 0;
+  for (const auto* bound : {&range.min, &range.max})
+    if (*bound) digits += (*bound)->whole().size() + (*bound)->fraction().size();
+  if (!work(place, digits * digits / kDigitPairsOfStep)) return "";
   const auto text = fractions ? number_text(range) : integer_text(range);
   if (!text) return std::nullopt;
   if (!stepped) return number_expression(*text);
   auto states = TextAutomaton::make(*text, Match::kWhole, Reading::kSurely);
+  if (!charge(place, states)) return "";
   if (states && !integers) {
     const auto other = TextAutomaton::make(fraction_text(), Match::kWhole, Reading::kSurely);
     if (other) states = states->intersect(*other);
+    if (!charge(place, states)) return "";
   }
   if (states && steps.zeros > 0) {
     const auto end = Regex::parse("-?(?:0|[0-9]*0{" + std::to_string(steps.zeros) + "})");
     const auto other = TextAutomaton::make(*end, Match::kWhole, Reading::kSurely);
+    if (!charge(place, other)) return "";
     if (other) states = states->intersect(*other);
+    if (!charge(place, states)) return "";
   }
   for (auto [step, places] : steps.all) {
     // Of whole numbers those that are multiples of what the places leave of the step.

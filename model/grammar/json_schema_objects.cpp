@@ -71,12 +71,14 @@ std::optional<JsonSchema::Set> JsonSchema::member_schemas(const Set& plain,
     }
     const Node* patterns = schema->find("patternProperties");
     for (std::size_t i = 0; patterns && i < patterns->keys.size() && !failed(); ++i) {
-      if (!work(*schema, 1)) return Set{};
+      const std::size_t bytes = name.size() + patterns->keys[i].size();
+      if (!work(*schema, 1 + bytes / kBytesOfStep)) return Set{};
       const TextAutomaton* surely = name_pattern(*schema, patterns->keys[i], Reading::kSurely);
       const TextAutomaton* maybe = name_pattern(*schema, patterns->keys[i], Reading::kMaybe);
       if (failed()) return Set{};
-      if (surely->accepts(name) != maybe->accepts(name)) return std::nullopt;
-      if (!surely->accepts(name)) continue;
+      const bool fits = surely->accepts(name);
+      if (fits != maybe->accepts(name)) return std::nullopt;
+      if (!fits) continue;
       out.push_back(patterns->items[i]);
       known = true;
     }
@@ -145,7 +147,7 @@ void JsonSchema::other_members(const Flat& flat, Members& out, Form form) {
   const auto narrowed = [&](const Names& names,
                             const TextAutomaton& texts) -> std::optional<Names> {
     auto both = names.texts ? names.texts->intersect(texts) : Result<TextAutomaton>(texts);
-    if (!charge(*flat.plain.front(), both)) return std::nullopt;
+    if (names.texts && !charge(*flat.plain.front(), both)) return std::nullopt;
     if (!both)
       fail(*flat.plain.front(),
            "the names of other members are not supported: " + both.error().message);
@@ -202,8 +204,11 @@ JsonSchema::Text JsonSchema::other_name(const Flat& flat, std::optional<TextAuto
                                         Form form) {
   const Node& place = *flat.plain.front();
   const auto join = [&](Result<TextAutomaton> more) {
-    if (more && texts) more = texts->intersect(*more);
     if (!charge(place, more)) return;
+    if (more && texts) {
+      more = texts->intersect(*more);
+      if (!charge(place, more)) return;
+    }
     if (more)
       texts = std::move(*more);
     else

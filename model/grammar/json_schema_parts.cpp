@@ -133,7 +133,13 @@ std::string_view wrong(Shape shape, const JsonNode& value) {
 void JsonSchema::check_keyword(const Node& schema, std::string_view key, const Node& value) {
   const Keyword* known = find_plain(key);
   if (!known) return;
-  if (value.is(Kind::kNumber) && value.text.size() > kDigitsMax && known->shape != Shape::kAny)
+  const auto too_long = [](const Node& node) {
+    return node.is(Kind::kNumber) && node.text.size() > kDigitsMax;
+  };
+  const bool listed = key == "enum" || key == "const";
+  if ((too_long(value) && (listed || known->shape != Shape::kAny)) ||
+      (key == "enum" && std::any_of(value.items.begin(), value.items.end(),
+                                    [&](const Node* one) { return too_long(*one); })))
     return fail(schema, "\"" + std::string(key) + "\" has too many digits.");
   if (const auto expected = wrong(known->shape, value); !expected.empty())
     fail(schema, "\"" + std::string(key) + "\" must be " + std::string(expected) + ".");

@@ -73,8 +73,10 @@ std::optional<TextAutomaton> JsonSchema::automaton(const StringRules& rules, con
   const auto join = [&](Result<TextAutomaton> next, bool complement) {
     if (!charge(place, next)) return;
     if (next && complement) next = next->complement();
-    if (next && out) next = out->intersect(*next);
-    if (!charge(place, next)) return;
+    if (next && out) {
+      next = out->intersect(*next);
+      if (!charge(place, next)) return;
+    }
     if (next)
       out = std::move(*next);
     else
@@ -99,7 +101,7 @@ std::optional<TextAutomaton> JsonSchema::automaton(const StringRules& rules, con
 JsonSchema::Text JsonSchema::written(const TextAutomaton& states, Spelling spelling,
                                      const Node& place) {
   if (states.empty()) return std::nullopt;
-  if (!work(place, states.states())) return "";
+  if (!work(place, states.size())) return "";
   return states.write(writer_, spelling);
 }
 
@@ -120,6 +122,7 @@ JsonSchema::Text JsonSchema::string_content(const StringRules& rules, const Node
     const bool bounded = anchored && !plain.regex.has_anchors();
     if (!lengths || (bounded && min >= rules.length.min && max <= rules.length.max)) {
       const auto text = search ? RegexText::search(regex) : RegexText::whole(regex);
+      if (!charge(place, text) || (text && !work(place, text->size()))) return "";
       if (!text) fail(place, "\"pattern\" is not supported: " + text.error().message);
       if (!text) return "";
       if (text->empty()) return std::nullopt;

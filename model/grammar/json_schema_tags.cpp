@@ -30,13 +30,15 @@ Result<TextAutomaton> without(std::string_view tag) {
 }
 
 /// Texts that surely are no JSON, by how they begin or because they are no word of it.
-Result<TextAutomaton> no_json() {
-  const auto words = Regex::parse(R"((?:true|false|null)[ \t\r\n]*)");
-  const auto begin = Regex::parse(R"([^ \t\r\n{\["0-9-](?:.|[\r\n\u2028\u2029])*)");
-  auto out = TextAutomaton::make(*words, Match::kWhole, Reading::kMaybe);
-  const auto other = TextAutomaton::make(*begin, Match::kWhole, Reading::kSurely);
-  if (out && other) out = out->complement().intersect(*other);
-  return other ? out : other;
+const TextAutomaton& no_json() {
+  static const TextAutomaton made = [] {
+    const auto words = Regex::parse(R"((?:true|false|null)[ \t\r\n]*)");
+    const auto begin = Regex::parse(R"([^ \t\r\n{\["0-9-](?:.|[\r\n\u2028\u2029])*)");
+    const auto out = TextAutomaton::make(*words, Match::kWhole, Reading::kMaybe);
+    const auto other = TextAutomaton::make(*begin, Match::kWhole, Reading::kSurely);
+    return *out->complement().intersect(*other);
+  }();
+  return made;
 }
 
 bool has_sign(const Regex& regex, const CodeSet& sign) {
@@ -76,7 +78,7 @@ JsonSchema::Text JsonSchema::name_of(const std::string& name, const Node& place,
 
 bool JsonSchema::may_stand(const std::string& text, Form form) {
   if (text.find(tags_->value_end) != std::string::npos) return false;
-  return form == Form::kText || no_json()->accepts(text);
+  return form == Form::kText || no_json().accepts(text);
 }
 
 /// A value as it stands in this form; nothing if it cannot.
@@ -135,10 +137,10 @@ JsonSchema::Text JsonSchema::plain_content(StringRules rules, const Node& place,
   const auto states = automaton(rules, place);
   auto rest = states ? states->intersect(*without(tags_->value_end))
                      : Result<TextAutomaton>(TextAutomaton());
-  if (rest && form == Form::kEither) rest = rest->intersect(*no_json());
+  if (rest && form == Form::kEither) rest = rest->intersect(no_json());
   if (whole && (!states || !rest)) {
     // Too large: without the sign.
-    status_ = {};
+    forgive();
     drop_sign(*whole, sign);
     return string_content(rules, place, Spelling::kPlain);
   }
@@ -156,7 +158,7 @@ JsonSchema::Text JsonSchema::plain_strings(const Flat& flat, Form form) {
   const Text text = plain_content(rules, place_of(flat), form);
   // There is another way to write it.
   if (form == Form::kEither && failed()) {
-    status_ = {};
+    forgive();
     return std::nullopt;
   }
   if (!text || failed()) return text;

@@ -14,7 +14,7 @@ std::uint32_t RegexStates::add_set(std::uint32_t from, const CodeSet& set) {
   const std::uint32_t inner = add_node();
   const std::uint32_t next = add_node();
   nodes_[from].free.push_back(inner);
-  nodes_[inner].set = set;
+  nodes_[inner].set = &set;
   nodes_[inner].next = next;
   return next;
 }
@@ -53,7 +53,8 @@ std::uint32_t RegexStates::build(const Regex& regex, std::uint32_t from) {
       nodes_[from].at_end.push_back(end);
       // Python's `$` stands before a last line feed, too.
       if (!surely) {
-        const std::uint32_t after = add_set(from, CodeSet::one('\n'));
+        static const CodeSet line_feed = CodeSet::one('\n');
+        const std::uint32_t after = add_set(from, line_feed);
         nodes_[after].at_end.push_back(end);
       }
       return end;
@@ -98,7 +99,7 @@ RegexStates::Items RegexStates::closure(Items items, bool at_start) {
     const Node& node = nodes_[item / 2];
     const std::uint32_t ended = item & 1;
     // Only what takes characters, or is the end, matters from here on.
-    if (!node.set.empty() || item / 2 == last_) out.push_back(item);
+    if ((node.set && !node.set->empty()) || item / 2 == last_) out.push_back(item);
     for (const std::uint32_t next : node.free) add(next * 2 | ended);
     for (const std::uint32_t next : node.at_end) add(next * 2 | 1);
     if (at_start)
@@ -134,8 +135,11 @@ void RegexStates::add_edges(std::uint32_t state) {
   // Between two neighbouring bounds of sets, all characters lead to the same nodes.
   std::vector<std::uint32_t> bounds;
   for (const std::uint32_t item : items) {
-    if (item & 1) continue;
-    for (const auto& [first, last] : nodes_[item / 2].set.ranges()) {
+    const CodeSet* set = nodes_[item / 2].set;
+    if ((item & 1) || !set) continue;
+    steps_ += set->ranges().size();
+    if (exhausted()) return;
+    for (const auto& [first, last] : set->ranges()) {
       bounds.push_back(first);
       bounds.push_back(last + 1);
     }
@@ -148,7 +152,7 @@ void RegexStates::add_edges(std::uint32_t state) {
     for (const std::uint32_t item : items) {
       ++steps_;
       const Node& node = nodes_[item / 2];
-      if (!(item & 1) && node.set.has(bounds[i])) targets.push_back(node.next * 2);
+      if (!(item & 1) && node.set && node.set->has(bounds[i])) targets.push_back(node.next * 2);
     }
     if (!targets.empty()) ways[targets].emplace_back(bounds[i], bounds[i + 1] - 1);
   }
@@ -169,7 +173,8 @@ Result<TextAutomaton> RegexStates::run(const Regex& regex) {
   if (search) {
     begin = add_node();
     nodes_[first].free.push_back(begin);
-    const std::uint32_t again = add_set(first, CodeSet::all());
+    static const CodeSet any = CodeSet::all();
+    const std::uint32_t again = add_set(first, any);
     nodes_[again].free.push_back(first);
   }
   last_ = build(regex, begin);

@@ -21,7 +21,7 @@ class RegexStates {
  private:
   struct Node {
     std::vector<std::uint32_t> free, at_start, at_end;  ///< targets of edges without a character
-    CodeSet set;                                        ///< then to `next`
+    const CodeSet* set = nullptr;                       ///< of the expression; then to `next`
     std::uint32_t next = 0;
   };
   /// Sorted; each is a node, twice, plus one if no more characters may be taken.

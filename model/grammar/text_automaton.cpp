@@ -9,6 +9,9 @@
 namespace troupe {
 namespace {
 
+/// A set of so many ranges costs as one step more.
+constexpr std::size_t kRangesOfStep = 16;
+
 Error too_large() {
   return resource_exhausted("what the text must be takes more than " +
                             std::to_string(TextAutomaton::kStatesMax) + " states.");
@@ -24,18 +27,21 @@ bool has_empty_set(const Regex& regex) {
 Result<TextAutomaton> TextAutomaton::make(const Regex& regex, Match match, Reading reading) {
   auto out = RegexStates(match, reading).run(regex);
   std::size_t work = out ? out->work_ : 0;
+  const auto too_much = [&] { return work > 2 * kStepsMax; };
   const Reading other = reading == Reading::kSurely ? Reading::kMaybe : Reading::kSurely;
   for (const Regex& part : regex.ahead) {
     const auto states = RegexStates(Match::kSearch, reading).run(part);
     if (!states) return states;
     if (out) out = out->intersect(*states);
     work += states->work_ + (out ? out->work_ : 0);
+    if (too_much()) return too_large();
   }
   for (const Regex& part : regex.not_ahead) {
     const auto states = RegexStates(Match::kSearch, other).run(part);
     if (!states) return states;
     if (out) out = out->intersect(states->complement());
     work += states->work_ + states->states() + (out ? out->work_ : 0);
+    if (too_much()) return too_large();
   }
   if (out) out->work_ = work;
   return out;
@@ -161,7 +167,8 @@ Result<TextAutomaton> TextAutomaton::intersect(const TextAutomaton& other) const
           const std::uint32_t target = state_of(left.target, right.target);
           out.states_[i].edges.push_back({std::move(both), target});
         }
-        if (++steps > kStepsMax) return too_large();
+        steps += 1 + (left.set.ranges().size() + right.set.ranges().size()) / kRangesOfStep;
+        if (steps > kStepsMax) return too_large();
       }
     }
     if (pairs.size() > kStatesMax * 8) return too_large();
@@ -171,6 +178,13 @@ Result<TextAutomaton> TextAutomaton::intersect(const TextAutomaton& other) const
   if (static_cast<std::size_t>(std::count(kept.begin(), kept.end(), true)) > kStatesMax)
     return too_large();
   return out;
+}
+
+std::size_t TextAutomaton::size() const {
+  std::size_t ranges = 0;
+  for (const State& state : states_)
+    for (const Edge& edge : state.edges) ranges += edge.set.ranges().size();
+  return states_.size() + ranges / kRangesOfStep;
 }
 
 TextAutomaton TextAutomaton::complement() const {
@@ -276,32 +290,39 @@ std::string TextAutomaton::write(GrammarWriter& writer, Spelling spelling) const
 Result<RegexText> RegexText::whole(const Regex& regex) {
   Regex::Trimmed plain = regex.trimmed();
   if (!plain.regex.has_anchors() && !has_empty_set(plain.regex))
-    return RegexText(std::move(plain.regex));
+    return RegexText(std::move(plain.regex), 0);
   auto states =
       TextAutomaton::make(regex, TextAutomaton::Match::kWhole, TextAutomaton::Reading::kSurely);
   if (!states) return states.error();
-  return RegexText(std::move(*states));
+  const std::size_t work = states->work();
+  return RegexText(std::move(*states), work);
 }
 
 Result<RegexText> RegexText::search(const Regex& regex) {
   Regex::Trimmed plain = regex.trimmed();
   const bool simple = !plain.regex.has_anchors() && !has_empty_set(plain.regex);
-  if (simple && plain.start && plain.end) return RegexText(std::move(plain.regex));
+  if (simple && plain.start && plain.end) return RegexText(std::move(plain.regex), 0);
   auto states =
       TextAutomaton::make(regex, TextAutomaton::Match::kSearch, TextAutomaton::Reading::kSurely);
-  if (states) return RegexText(std::move(*states));
+  const std::size_t work = states ? states->work() : TextAutomaton::kStepsMax;
+  if (states) return RegexText(std::move(*states), work);
   if (!simple) return states.error();
   const Regex any = Regex::repeat(Regex::set(CodeSet::all()), 0, Regex::kUnbounded);
   std::vector<Regex> parts;
   if (!plain.start) parts.push_back(any);
   parts.push_back(std::move(plain.regex));
   if (!plain.end) parts.push_back(any);
-  return RegexText(Regex::concat(std::move(parts)));
+  return RegexText(Regex::concat(std::move(parts)), work);
 }
 
 bool RegexText::empty() const {
   const auto* states = std::get_if<TextAutomaton>(&text_);
   return states && states->empty();
+}
+
+std::size_t RegexText::size() const {
+  const auto* states = std::get_if<TextAutomaton>(&text_);
+  return states ? states->size() : 1;
 }
 
 std::string RegexText::write(GrammarWriter& writer, Spelling spelling) const {

@@ -41,6 +41,8 @@ class TextAutomaton {
   TextAutomaton complement() const;
   bool empty() const;
   std::size_t states() const { return states_.size(); }
+  /// How much is to be written: of states, and of what their edges take.
+  std::size_t size() const;
   /// Steps that it took to make it, those for what it was made of not counted.
   std::size_t work() const { return work_; }
   bool accepts(std::string_view text) const;
@@ -71,11 +73,16 @@ class RegexText {
   static Result<RegexText> search(const Regex& regex);
 
   bool empty() const;
+  /// As TextAutomaton's; little where the expression itself is written.
+  std::size_t size() const;
+  std::size_t work() const { return work_; }
   std::string write(GrammarWriter& writer, Spelling spelling) const;
 
  private:
-  explicit RegexText(std::variant<Regex, TextAutomaton> text) : text_(std::move(text)) {}
+  RegexText(std::variant<Regex, TextAutomaton> text, std::size_t work)
+      : text_(std::move(text)), work_(work) {}
   std::variant<Regex, TextAutomaton> text_;
+  std::size_t work_;
 };
 
 }  // namespace troupe

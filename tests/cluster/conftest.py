@@ -16,7 +16,7 @@ from streams import Stream
 
 def answers_without_faults():
     with Cluster() as cluster:
-        cluster.up(DEMO, *SMALL, workers=1)
+        cluster.up(DEMO, *SMALL, workers=1, threads=None)
         streams = [Stream(cluster, request) for request in [*LASTING, *MIXED]]
         assert not [stream.error for stream in streams if stream.wait().error]
         return {stream.request["key"]: stream.answer for stream in streams}

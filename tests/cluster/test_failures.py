@@ -11,11 +11,11 @@ import time
 import pytest
 
 from promises import bound
-from recovery import NOTICED_HUNG_S
+from recovery import LASTING_TOKENS, NOTICED_HUNG_S
 from running import DEMO, V2_LITE, Cluster, at_once, generate, run, wait_until
 from streams import WAIT_S, Missed, arranged
 
-LONG = 500
+LONG = LASTING_TOKENS
 SPREAD = ["--pipeline-parallel-size", 2, "--data-parallel-size", 1]
 RANKS = ["--tensor-parallel-size", 2]
 
@@ -135,6 +135,17 @@ def test_a_hung_worker_loses_its_lease_and_comes_back(cluster):
     after = {node["pid"]: node for node in cluster.ready_nodes()}
     assert set(after) == set(workers)
     assert after[hung["pid"]]["incarnation"] > hung["incarnation"]
+    cluster.complete("brandy", max_tokens=4)
+
+
+@pytest.mark.long
+def test_a_worker_that_hangs_for_a_minute_is_replaced(cluster):
+    up = cluster.up(DEMO)
+    hung = cluster.ready_nodes()[0]["pid"]
+    os.kill(hung, signal.SIGSTOP)
+    replaced = lambda: len(cluster.ready_nodes()) == 2 and hung not in cluster.pids()  # noqa: E731
+    wait_until(replaced, "another is in its place", 150)
+    assert f"(process {hung}) has taken no turn for a minute and is ended" in up.log()
     cluster.complete("brandy", max_tokens=4)
 
 

@@ -27,8 +27,8 @@ BF16 = ("bf16", "avx512_bf16")
 MODELS = [folder for folder in sorted(GOLDEN.iterdir()) if (folder / "config.json").exists()]
 
 
-# tests/model/golden_test.cpp has all of them in one process: through the program each model is asked by
-# what people run; the rest only --long has.
+# tests/model/golden_test.cpp has all of them in one process: through the program each model of golden/ is
+# asked by what people run; the rest only --long has.
 QUICK = [("reference", "v3"), *((numerics, folder.name) for folder in MODELS for numerics in BF16)]
 
 

@@ -288,26 +288,26 @@ def test_the_openai_client_retries_with_its_key(stages, expected):
     assert stage.status()["requests"]["finished"] == 1
 
 
-def readme_stream():
-    """The Python of the README that asks for a stream again."""
-    text = (ROOT / "README.md").read_text()
+def documented_stream():
+    """The Python of the API's document that asks for a stream again."""
+    text = (ROOT / "actors" / "gateway" / "API.md").read_text()
     begin = text.index("    import time, openai\n")
     return textwrap.dedent(re.match(r"(?:    .*\n|\n)+", text[begin:])[0])
 
 
-def test_the_readmes_client_goes_on_with_a_stream(stages):
+def test_the_documented_client_goes_on_with_a_stream(stages):
     stage = stages(*FLAGS)
-    code = readme_stream().replace("http://127.0.0.1:8000", stage.base_url)
+    code = documented_stream().replace("http://127.0.0.1:8000", stage.base_url)
     assert stage.base_url in code
     names = {}
-    exec(compile(code, "README.md", "exec"), names)
+    exec(compile(code, "API.md", "exec"), names)
     request = {"model": "pocket-dictionary", "max_tokens": 600, "temperature": 1, "seed": 5,
                "messages": [{"role": "user", "content": "What is a mill?"}],
                "extra_body": {"ignore_eos": True}}  # fmt: skip
     whole = names["client"].chat.completions.create(**request).choices[0].message.content
 
     def read_while_it_dies():
-        pieces = names["stream"](f"readme-{time.monotonic()}", **request)
+        pieces = names["stream"](f"documented-{time.monotonic()}", **request)
         read = next(piece for piece in pieces if piece)
         kill_head(stage, 0.2)
         rest = list(pieces)

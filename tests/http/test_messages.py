@@ -213,6 +213,8 @@ def test_tokens_are_counted_as_they_are_asked(ask, server):
         ({"tools": [{"type": "web_search_20250305", "name": "w"}]}, 400, "invalid_request", "web_search"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "invalid_request", "video"),
         ({"thinking": {"type": "disabled"}}, 400, "invalid_request", "thinking"),
+        ({"stop_token_ids": "a"}, 400, "invalid_request", "stop_token_ids must"),
+        ({"stop_sequences": 3}, 400, "invalid_request", "stop_sequences"),
         ({"messages": [*ASKED, {"role": "assistant", "content": [{"type": "thinking", "thinking": "So"}]}]},
          400, "invalid_request", "a thought alone"),
     ],
@@ -226,7 +228,7 @@ def test_errors_are_told_as_anthropic_does(server, fields, status, kind, named):
     assert answer["request_id"] == headers["request-id"] == "mine"
 
 
-def test_what_does_not_fit_is_formin_numbers_that_clients_read(server):
+def test_what_does_not_fit_is_said_in_numbers_that_clients_read(server):
     def refused(**fields):
         body = {"model": server.model, "max_tokens": 8, "messages": ASKED} | fields
         status, _, response = send(server.cluster.http_port, body)

@@ -19,7 +19,11 @@ Result<std::vector<NodeId>> nodes_of(const CommonOptions& common, const DrainCom
     return invalid_argument(
         "NODE or --here is to be given, one of them: the node as `troupe status` prints it, or "
         "this machine's.");
-  const auto names = o.here ? registered_nodes(common.state_dir) : std::vector{o.node};
+  std::vector<std::string> names;
+  if (!o.here) names.push_back(o.node);
+  if (o.here)
+    for (const RegisteredWorker& worker : registered_workers(common.state_dir))
+      if (!worker.node.empty()) names.push_back(worker.node);
   // Workers are no members while there is no head.
   if (names.empty())
     if (const Status found = seek_head(common.state_dir, "troupe drain"); !found.ok())

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "actors/api/cluster.h"
@@ -15,6 +16,7 @@
 #include "tools/troupe/console/format.h"
 #include "tools/troupe/local_time.h"
 #include "tools/troupe/standby_files.h"
+#include "tools/troupe/worker_registry.h"
 
 namespace troupe::cli {
 namespace {
@@ -24,6 +26,7 @@ using console::Facts;
 struct StatusOptions {
   bool json = false;
   double wait_ready_s = -1;
+  bool here = false;
 };
 
 Result<std::string> ask(const std::string& state_dir) {
@@ -135,7 +138,7 @@ Error waited(Error why, const StatusOptions& o) {
   return why;
 }
 
-int run(const CommonOptions& common, const StatusOptions& o) {
+int run_cluster(const CommonOptions& common, const StatusOptions& o) {
   const auto deadline = now() + std::chrono::duration_cast<Duration>(
                                     std::chrono::duration<double>(std::max(0.0, o.wait_ready_s)));
   while (true) {
@@ -166,6 +169,42 @@ int run(const CommonOptions& common, const StatusOptions& o) {
   }
 }
 
+/// Whether each worker of this machine that joined by the folder takes its turns: looked at until
+/// it has taken one.
+int run_here(const CommonOptions& common) {
+  constexpr std::chrono::seconds kPatience(10);
+  const TimePoint deadline = now() + kPatience;
+  const auto first = registered_workers(common.state_dir);
+  if (first.empty())
+    return fail(
+        not_found("No worker of this machine that joined by " + common.state_dir + "/join runs."));
+  for (const RegisteredWorker& worker : first) {
+    const std::string process = "process " + std::to_string(worker.pid);
+    std::optional<RegisteredWorker> later = worker;
+    while (later && later->beat == worker.beat && now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const auto all = registered_workers(common.state_dir);
+      const auto found = std::ranges::find(all, worker.pid, &RegisteredWorker::pid);
+      later = found != all.end() ? std::optional(*found) : std::nullopt;
+    }
+    if (!later) return fail(unavailable("The worker of " + process + " has just ended."));
+    if (later->beat == worker.beat)
+      return fail(deadline_exceeded("The worker of " + process + " has taken no turn for " +
+                                    std::to_string(kPatience.count()) + " s: it hangs."));
+    std::printf("%s\n", later->node.empty()
+                            ? (process + " is well, and seeks its head.").c_str()
+                            : (later->node + " (" + process + ") is well.").c_str());
+  }
+  return kDone;
+}
+
+int run(const CommonOptions& common, const StatusOptions& o) {
+  if (!o.here) return run_cluster(common, o);
+  if (o.json || o.wait_ready_s >= 0)
+    return fail_with(invalid_argument("--here stands alone: it asks no head."));
+  return run_here(common);
+}
+
 }  // namespace
 
 Command status_command() {
@@ -175,12 +214,16 @@ Command status_command() {
           .examples =
               "  troupe status\n"
               "  troupe status --json | jq .cluster.state\n"
-              "  troupe status --wait-ready 60",
+              "  troupe status --wait-ready 60\n"
+              "  troupe status --here           # exit 1 where a worker of this machine hangs",
           .flags = {{"--json", &o->json, "Print one JSON object instead"},
                     {.name = "--wait-ready",
                      .target = &o->wait_ready_s,
                      .help = "Wait at most this many seconds until it can serve",
-                     .range = Range{0, 1e6}}},
+                     .range = Range{0, 1e6}},
+                    {"--here", &o->here,
+                     "Ask no head, but whether this machine's workers that joined by STATE/join "
+                     "take their turns: for probes"}},
           .run = [o](const Call& call) { return run(call.common, *o); }};
 }
 

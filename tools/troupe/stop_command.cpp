@@ -79,7 +79,7 @@ class Ending {
     std::set<std::int32_t> asked, killed;
     while (true) {
       // One that takes its name out of the folder is still ending.
-      for (const pid_t pid : registered_workers(state_dir_)) left_.insert(pid);
+      for (const auto& worker : registered_workers(state_dir_)) left_.insert(worker.pid);
       std::erase_if(left_, [](std::int32_t pid) { return !alive(pid); });
       if (left_.empty()) return {};
       const Duration waited = now() - started;

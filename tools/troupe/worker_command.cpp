@@ -113,15 +113,15 @@ class LastResort {
 
 /// What the node's agent tells, for whoever asks. Thread-safe.
 struct Life {
-  std::atomic<std::uint32_t> node{0};  ///< 0: it is no member
-  std::atomic<bool> alive{false};      ///< since it was last asked
+  std::atomic<std::uint32_t> node{0};   ///< 0: it is no member
+  std::atomic<std::uint64_t> turns{0};  ///< that it has taken
 
   void listen(WorkerOptions& options) {
     options.on_life = [this](NodeId id, Incarnation incarnation) {
       report_crashes_as(id, incarnation);
       node = id.value;
     };
-    options.on_alive = [this] { alive = true; };
+    options.on_alive = [this] { ++turns; };
   }
   ServiceNotifier::Source source(const std::string& head) {
     return {[this, head]() -> ServiceNotifier::State {
@@ -129,7 +129,10 @@ struct Life {
               if (id.value == 0) return {false, "seeks the head at " + head};
               return {true, to_string(id) + " of the cluster at " + head};
             },
-            [this] { return alive.exchange(false); }};
+            [this, told = std::uint64_t{0}]() mutable {
+              const std::uint64_t taken = turns;
+              return std::exchange(told, taken) != taken;
+            }};
   }
 };
 
@@ -141,7 +144,7 @@ std::optional<WorkerNode::Exit> wait_for_end(WorkerNode& worker, const Signals& 
   std::atomic<bool> over{false};
   std::thread watcher([&] {
     while (!worker.wait(std::chrono::seconds(1))) {
-      if (registration) registration->note(NodeId{life.node});
+      if (registration) registration->note(NodeId{life.node}, life.turns);
       if (over) return;
     }
     Signals::nudge();

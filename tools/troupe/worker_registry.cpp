@@ -1,6 +1,7 @@
 #include "tools/troupe/worker_registry.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,10 +37,18 @@ bool holds(pid_t pid, const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
   struct flock lock = whole_file();
-  const bool held =
-      ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == pid;
+  const bool held = ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid == pid;
   ::close(fd);
   return held;
+}
+
+RegisteredWorker look_at(pid_t pid, const std::string& path) {
+  const auto name = control::read_small_file(path, kNameBytesMax);
+  RegisteredWorker worker{pid, name.ok() ? *name : "", 0};
+  struct stat file {};
+  if (::stat(path.c_str(), &file) == 0)
+    worker.beat = std::int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
+  return worker;
 }
 
 }  // namespace
@@ -64,16 +73,18 @@ WorkerRegistration::~WorkerRegistration() {
   ::close(lock_);
 }
 
-void WorkerRegistration::note(NodeId node) {
-  if (lock_ < 0 || node == node_) return;
+void WorkerRegistration::note(NodeId node, std::uint64_t turns) {
+  if (lock_ < 0) return;
+  if (std::exchange(turns_, turns) != turns) ::futimens(lock_, nullptr);
+  if (node == node_) return;
   const std::string name = node == NodeId{} ? "" : to_string(node);
   if (::ftruncate(lock_, 0) == 0 &&
       ::pwrite(lock_, name.data(), name.size(), 0) == static_cast<ssize_t>(name.size()))
     node_ = node;
 }
 
-std::vector<pid_t> registered_workers(const std::string& state_dir) {
-  std::vector<pid_t> workers;
+std::vector<RegisteredWorker> registered_workers(const std::string& state_dir) {
+  std::vector<RegisteredWorker> workers;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(folder_of(state_dir), failed)) {
     const std::string name = entry.path().filename().string();
@@ -83,21 +94,11 @@ std::vector<pid_t> registered_workers(const std::string& state_dir) {
     const auto parsed = std::from_chars(name.data() + prefix().size(), end, pid);
     if (parsed.ec != std::errc() || parsed.ptr != end || pid <= 0) continue;
     if (holds(pid, entry.path().string()))
-      workers.push_back(pid);
+      workers.push_back(look_at(pid, entry.path().string()));
     else if (::kill(pid, 0) != 0 && errno == ESRCH)
       ::unlink(entry.path().c_str());
   }
   return workers;
-}
-
-std::vector<std::string> registered_nodes(const std::string& state_dir) {
-  std::vector<std::string> nodes;
-  for (const pid_t pid : registered_workers(state_dir)) {
-    const auto name = control::read_small_file(
-        folder_of(state_dir) + "/" + prefix() + std::to_string(pid), kNameBytesMax);
-    if (name.ok() && !name->empty()) nodes.push_back(*name);
-  }
-  return nodes;
 }
 
 }  // namespace troupe::cli

@@ -203,6 +203,8 @@ REFUSED = [
     ("[" * 300, "nested"),
     ('{"a": 1, "a": 2}', "#: a key is there twice"),
     ('{"minimum": 1e999}', "too large"),
+    ('{"not": {"const": 0.' + "1" * 300_000 + "}}", '"const" has too many digits'),
+    ('{"enum": [0.' + "1" * 500 + "]}", '"enum" has too many digits'),
     ([], "#: a schema must be"),
     ({"properties": {"a": {"uniqueItems": True, "type": "array", "items": {"type": "object"}}}},
      '#/properties/a: "uniqueItems" is not supported'),

@@ -76,6 +76,11 @@ def nested(levels, schema):
     return schema
 
 
+def scattered(count):
+    """So many characters of which no two are neighbours."""
+    return "".join(chr(0x4E00 + 2 * i) for i in range(count) if not 0xD800 <= 0x4E00 + 2 * i < 0xE000)
+
+
 def word(number):
     """One of three letters."""
     return "".join(chr(97 + number // 26**place % 26) for place in range(3))
@@ -90,8 +95,12 @@ HOSTILE = {
     "many items": {"type": "array", "items": {"type": "integer"}, "minItems": 100_000},
     "long": {"type": "string", "maxLength": 10**9},
     "large": {"type": "number", "maximum": 1e308},
+    "a set again and again": {"type": "string", "minLength": 9,
+                              "pattern": f"(?:(?:[{scattered(20_000)}]?){{100}}){{280}}"},
     "text of 1 MB": {"const": "x" * 1_000_000},
 }
+
+
 TOO_MUCH = {
     "too long": json.dumps({"const": "x" * (1 << 20)}),
     "too deep": nested(201, {}),
@@ -112,6 +121,24 @@ TOO_MUCH = {
         {"not": {"pattern": word(j * 37 + i * 1009)}} for j in range(1990)]} for i in range(17)}},
     "many automata": {"properties": {"x": {}},
                       "patternProperties": {f"^a{{300}}{i}$": {} for i in range(10_000)}},
+    "digits that exclude": {"properties": {f"p{i}": {
+        "type": "number", "not": {"const": json.loads(f"{i}.5")}, "minimum": 0, "maximum": i + 1 / 3}
+        for i in range(8000)}},
+    "large sets": {"type": "string", "maxLength": 3990,
+                   "pattern": f"^(?:[{scattered(10_000)}][{scattered(10_000)}])*$"},
+    "many searches": {"properties": {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){15}"}
+                                     for i in range(13_000)}},
+    "look-aheads": {"type": "string", "pattern": "^" + "".join(f"(?=.*{c})" for c in "abcdefghijk")
+                    + "(?=.*a)" * 9000 + "[a-k]*$"},
+    "a long name": {"properties": {"b" * 700_000: {}},
+                    "patternProperties": {chr(0x4E00 + i): {} for i in range(20_000)}},
+    "steps of ten": {"properties": {f"p{i}": {
+        "type": "integer", "minimum": 10**49 + 7, "maximum": 10**49 + 10**48, "multipleOf": 10**50}
+        for i in range(4000)}},
+    "excluded words": {"$defs": {"e": {"enum": [f"a{i}" for i in range(40_000)]}},
+                       "properties": {f"p{i}": {"type": "boolean", "not": {"$ref": "#/$defs/e"}}
+                                      for i in range(7000)}},
+    "like lists": {"allOf": [{"enum": [[1] * 270 + [i + j] for i in range(550)]} for j in (0, 1000)]},
     "many steps": {"properties": {f"p{i}": {"type": "integer", "multipleOf": 1000 + i} for i in range(400)}},
     "names and patterns": {"properties": {f"n{i}": {} for i in range(20_000)},
                            "patternProperties": {f"p{i}": {} for i in range(20_000)}},
