@@ -39,6 +39,7 @@ MEMORY = Path("/dev/shm")
 ENOUGH = 4 << 30
 IN_MEMORY = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH
 STATE_ROOT = MEMORY if IN_MEMORY else None
+STATE_PREFIX = "troupe-test-"
 # One mark for all clusters of this test run, so that leftovers can be told from strangers' processes.
 MARK = "TROUPE_TEST_CLUSTER"
 
@@ -212,7 +213,7 @@ def tcp_listeners():
 
 def shared_memory():
     """Files in /dev/shm, without those that a living process has mapped."""
-    files = {path.name for path in Path("/dev/shm").iterdir()}
+    files = {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith(STATE_PREFIX)}
     if not files:
         return files
     for maps in Path("/proc").glob("[0-9]*/maps"):
@@ -260,7 +261,7 @@ class Cluster:
     """A cluster with its own state folder and ports. close() leaves nothing of it."""
 
     def __init__(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="troupe-test-", dir=STATE_ROOT))
+        self.folder = Path(tempfile.mkdtemp(prefix=STATE_PREFIX, dir=STATE_ROOT))
         self.state_dir = self.folder / "state"
         self.mark = uuid.uuid4().hex
         self.env = {
