@@ -138,17 +138,6 @@ def test_a_hung_worker_loses_its_lease_and_comes_back(cluster):
     cluster.complete("brandy", max_tokens=4)
 
 
-@pytest.mark.long
-def test_a_worker_that_hangs_for_a_minute_is_replaced(cluster):
-    up = cluster.up(DEMO)
-    hung = cluster.ready_nodes()[0]["pid"]
-    os.kill(hung, signal.SIGSTOP)
-    replaced = lambda: len(cluster.ready_nodes()) == 2 and hung not in cluster.pids()  # noqa: E731
-    wait_until(replaced, "another is in its place", 150)
-    assert f"(process {hung}) has taken no turn for a minute and is ended" in up.log()
-    cluster.complete("brandy", max_tokens=4)
-
-
 def test_a_head_that_is_killed_and_comes_back_finds_its_workers(cluster):
     flags = [*SPREAD, "--min-devices", 2]
     head = cluster.head(DEMO, *flags)

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "actors/device/device_kind.h"
@@ -23,7 +22,6 @@
 #include "tools/troupe/nccl_choice.h"
 #include "tools/troupe/signals.h"
 #include "tools/troupe/standby_files.h"
-#include "tools/troupe/worker_registry.h"
 #include "transport/fabric/fabric.h"
 
 namespace troupe::cli {
@@ -36,11 +34,9 @@ struct UpOptions {
   bool no_respawn = false;
 };
 
-/// The worker processes of `up`: started, watched, started again after they died or hung.
+/// The worker processes of `up`: started, watched, started again after they died.
 class Children {
  public:
-  static constexpr Duration kLook = std::chrono::seconds(5);
-
   /// A worker of each command.
   Children(std::vector<std::vector<std::string>> commands, bool respawn) : respawn_(respawn) {
     for (auto& command : commands) {
@@ -76,24 +72,6 @@ class Children {
         slot.start_at = now() + slot.backoff;
         slot.backoff = std::min(slot.backoff * 2, kBackoffMax);
       }
-    }
-  }
-
-  /// Ends those that hang, so that others take their places. Where this process stood still, too,
-  /// nobody is to blame. To be called at least as often as kLook says.
-  void end_hung(const std::string& state_dir) {
-    if (!respawn_ || stopping_ || now() < looked_ + kLook) return;
-    const bool slept = now() > looked_ + 3 * kLook;
-    looked_ = now();
-    const auto all = registered_workers(state_dir);
-    for (Slot& slot : slots_) {
-      const auto its = std::ranges::find(all, slot.pid, &RegisteredWorker::pid);
-      const bool beats = its == all.end() || std::exchange(slot.beat, its->beat) != its->beat;
-      if (slept || beats) slot.beat_at = now();
-      if (slot.pid <= 0 || now() < slot.beat_at + kHung) continue;
-      logger().warn("{} (process {}) has taken no turn for a minute and is ended", slot.name,
-                    slot.pid);
-      kill(slot.pid, SIGKILL);
     }
   }
 
@@ -148,7 +126,6 @@ class Children {
   static constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
   static constexpr Duration kBackoffMax = std::chrono::seconds(10);
   static constexpr Duration kSteady = std::chrono::seconds(10);
-  static constexpr Duration kHung = std::chrono::seconds(60);  ///< as the units of configs/deploy
   static constexpr int kRefusalsMax = 3;
 
   struct Slot {
@@ -157,10 +134,8 @@ class Children {
     pid_t pid = -1;
     TimePoint started{}, start_at{};
     Duration backoff = kBackoffMin;
-    int refusals = 0;       ///< in a row: it ended by itself, soon
-    bool left = false;      ///< it was drained: it is not wanted any more
-    std::int64_t beat = 0;  ///< its last one that was seen, and when
-    TimePoint beat_at{};
+    int refusals = 0;   ///< in a row: it ended by itself, soon
+    bool left = false;  ///< it was drained: it is not wanted any more
   };
 
   void start(Slot& slot) {
@@ -199,7 +174,6 @@ class Children {
   std::vector<Slot> slots_;
   const bool respawn_;
   std::atomic<bool> stopping_{false};
-  TimePoint looked_{};
 };
 
 /// A worker's share of this machine, unless the flags say otherwise.
@@ -363,9 +337,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
     if (hopeless) Signals::nudge();
   });
   while (!process.ended() && !hopeless && workers.ok()) {
-    children.end_hung(common.state_dir);
-    const auto signal =
-        signals.wait(std::min(children.start_due().value_or(Children::kLook), Children::kLook));
+    const auto signal = signals.wait(children.start_due());
     if (signal == SIGTERM || signal == SIGINT) break;
     if (signal == SIGCHLD) children.reap();
     if (!served) workers = children.useless();
