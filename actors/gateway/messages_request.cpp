@@ -13,46 +13,13 @@
 #include "actors/gateway/json_writer.h"
 #include "actors/gateway/messages_input.h"
 #include "actors/gateway/renamed_fields.h"
+#include "actors/gateway/shared_fields.h"
 #include "model/chat/json_extent.h"
 
 namespace troupe {
 namespace {
 
 using nlohmann::json;
-
-/// Fields that a chat has as well, with the same values; those that Anthropic has not are vLLM's.
-constexpr std::array kOfChatsToo{
-    "model",
-    "stream",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "priority",
-    "ignore_eos",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "chat_template_kwargs",
-    "truncate_prompt_tokens",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "json_schema",
-    "regex",
-    "ebnf",
-    "grammar",
-    "allowed_token_ids",
-    "bad_words",
-    "logit_bias",
-    "min_tokens",
-    "stop_token_ids",
-    "skip_special_tokens",
-    "include_stop_str_in_output",
-};
 
 /// Fields that change no answer here.
 constexpr std::array kWithoutEffect{
@@ -92,8 +59,11 @@ class MessageTranslation {
   explicit MessageTranslation(FieldReader& fields) : fields_(fields) { chat_.begin_object(); }
 
   void translate(bool counts) {
-    for (const char* name : kOfChatsToo)
+    const auto take = [&](const char* name) {
       if (fields_.find(name) != nullptr) chat_.key(name).raw(fields_.text_of(name));
+    };
+    for (const char* name : kSharedFields) take(name);
+    take("truncate_prompt_tokens");
     for (const char* name : kWithoutEffect) fields_.find(name);
     for (const NotInMessages& field : kNotInMessages) {
       const json* value = fields_.find(field.name);

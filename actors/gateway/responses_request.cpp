@@ -9,6 +9,7 @@
 #include "actors/gateway/json_writer.h"
 #include "actors/gateway/renamed_fields.h"
 #include "actors/gateway/responses_input.h"
+#include "actors/gateway/shared_fields.h"
 #include "actors/gateway/unsupported_fields.h"
 #include "model/chat/json_extent.h"
 #include "runtime/limits.h"
@@ -18,42 +19,9 @@ namespace {
 
 using nlohmann::json;
 
-/// Fields that a chat has as well, with the same values.
+/// What a chat has as well, besides what all forms have (shared_fields.h).
 constexpr std::array kOfChats{
-    "model",
-    "stream",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "stop",
-    "ignore_eos",
-    "min_tokens",
-    "logit_bias",
-    "presence_penalty",
-    "bad_words",
-    "frequency_penalty",
-    "stop_token_ids",
-    "repetition_penalty",
-    "thinking",
-    "allowed_token_ids",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "json_schema",
-    "regex",
-    "ebnf",
-    "grammar",
-    "priority",
-    "skip_special_tokens",
-    "include_stop_str_in_output",
-    "user",
-    "enable_thinking",
-    "parallel_tool_calls",
-    "structured_outputs",
-    "chat_template_kwargs",
+    "stop", "thinking", "user", "enable_thinking", "parallel_tool_calls",
 };
 
 /// What can be asked for beside an answer; nothing of it is ever there, but log-probabilities.
@@ -96,8 +64,11 @@ class Translation {
 
   void translate(const Recall& recall) {
     refuse_unsupported_in_response(fields_);
-    for (const char* name : kOfChats)
+    const auto take = [&](const char* name) {
       if (fields_.find(name) != nullptr) chat_.key(name).raw(fields_.text_of(name));
+    };
+    for (const char* name : kSharedFields) take(name);
+    for (const char* name : kOfChats) take(name);
     fields_.find("stream_options");  // Padding against listeners is all that it can ask for.
     echo("temperature", "null");
     echo("top_p", "null");
