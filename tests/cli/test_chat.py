@@ -45,10 +45,12 @@ def test_a_conversation_at_a_terminal(troupe, served):
         assert re.sub(rb"\x1b\[\d?m", b"", thought) == b"brandy: a noun, a kind of liquor."
         assert b"\x1b" not in said and b"think>" not in screen.raw
         screen.press("/help\n")
-        screen.wait("/new begins a new conversation")
+        screen.wait("/reset begins a new conversation")
         screen.press("/nonsense\n")
         screen.wait("troupe: There is no /nonsense;")
-        screen.press("/new\n")
+        screen.press("/reset now\n")
+        screen.wait("troupe: There is no /reset now;")
+        screen.press("/reset\n")
         screen.wait("A new conversation.")
         screen.press('"""\nWhat is a river?\n"""\n')
         screen.wait_match(r"river \(noun\): a large natural stream")
@@ -163,10 +165,14 @@ def history_of(cluster, lines, *words):
 
 def test_turns_are_kept_and_a_new_conversation_forgets_them(troupe, served):
     one = history_of(served, "What is brandy?\n")
-    again = history_of(served, "What is brandy?\n/new\nWhat is brandy?\n")
+    again = history_of(served, "What is brandy?\n/reset\nWhat is brandy?\n")
     kept = history_of(served, "What is brandy?\nWhat is brandy?\n")
     told = history_of(served, "What is brandy?\n", "--system", "Be brief.")
     assert again == 2 * one and kept > 2 * one + 10 and told > one
+    assert history_of(served, "/system  Be brief. \nWhat is brandy?\n") == told
+    # It holds over /reset, in place of the flag's, until it is taken away.
+    lines = "/system Be brief.\nWhat is brandy?\n/reset\nWhat is brandy?\n/system\n/reset\nWhat is brandy?\n"
+    assert history_of(served, lines, "--system", "Answer in one sentence.") == 2 * told + one
 
 
 def test_wrong_requests_end_a_pipe_and_are_told_at_a_terminal(troupe, served):

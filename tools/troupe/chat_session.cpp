@@ -27,7 +27,8 @@ constexpr Duration kSeekAgain = std::chrono::seconds(30);
 constexpr int kSeekPauseMs = 200;
 
 constexpr const char* kChatHelp =
-    "/new begins a new conversation, /quit ends this one.\n"
+    "/reset begins a new conversation, /quit ends this one.\n"
+    "/system TEXT is what the model is told before it, from now on; alone: nothing.\n"
     "Ctrl-C ends an answer; twice, or Ctrl-D, the conversation.\n"
     "A line of \"\"\" begins and ends a question of several lines.\n"
     "A blank before a line that begins with / makes it a question.";
@@ -117,9 +118,8 @@ ChatSession::ChatSession(Options options, ChatSource source)
       thoughts_(thoughts_wanted()),
       source_(std::move(source)),
       signals_(open_signals()),
-      reader_(signals_, limits::kHttpBodyBytesMax) {
-  begin_new();
-}
+      reader_(signals_, limits::kHttpBodyBytesMax),
+      system_(options_.system) {}
 
 ChatSession::~ChatSession() { close(signals_); }
 
@@ -205,23 +205,26 @@ void ChatSession::on_line(const std::string& line) {
 }
 
 void ChatSession::on_command(const std::string& line) {
-  const std::string word = line.substr(0, line.find_last_not_of(" \t") + 1);
-  if (word == "/quit") {
+  const std::string whole = line.substr(0, line.find_last_not_of(" \t") + 1);
+  const std::string word = whole.substr(0, whole.find_first_of(" \t"));
+  const auto text_at = whole.find_first_not_of(" \t", word.size());
+  const std::string text = text_at == std::string::npos ? "" : whole.substr(text_at);
+  const bool alone = text.empty();
+  if (word == "/system") {
+    system_ = text;
+    note(alone ? "The model is told nothing before the conversation."
+               : "The model is told that from the next question on.");
+  } else if (word == "/quit" && alone) {
     exit_ = kDone;
-  } else if (word == "/new") {
-    begin_new();
+  } else if (word == "/reset" && alone) {
+    history_.clear();
     note("A new conversation.");
-  } else if (word == "/help") {
+  } else if (word == "/help" && alone) {
     print(std::string(kChatHelp) + "\n");
   } else {
-    failed(invalid_argument("There is no " + word +
-                            "; there are /new, /help and /quit. A blank before it asks it."));
+    failed(invalid_argument("There is no " + whole + "; there are /reset, /system TEXT, /help " +
+                            "and /quit. A blank before it asks it."));
   }
-}
-
-void ChatSession::begin_new() {
-  history_.clear();
-  if (!options_.system.empty()) history_.push_back({"system", options_.system});
 }
 
 /// The cluster, looked for again if it went away.
@@ -236,7 +239,9 @@ Status ChatSession::open_source() {
 void ChatSession::ask(const std::string& question) {
   if (const Status opened = open_source(); !opened.ok()) return failed(opened.error());
   GenerationRequest request = options_.request;
-  std::vector<ChatMessage> messages = history_;
+  std::vector<ChatMessage> messages;
+  if (!system_.empty()) messages.push_back({"system", system_});
+  messages.insert(messages.end(), history_.begin(), history_.end());
   messages.push_back({"user", question});
   request.prompt = std::move(messages);
   // With the same seed the same answer comes, whoever gives it.

@@ -26,7 +26,7 @@ class ChatSession {
  public:
   struct Options {
     GenerationRequest request;  ///< but its prompt
-    std::string system;         ///< empty: no system message
+    std::string system;         ///< until /system gives another; empty: no system message
     std::function<Result<ChatSource>()> open;
   };
   /// `source` was opened already. Signals are blocked (main() does that).
@@ -53,7 +53,6 @@ class ChatSession {
   bool take_events(Answer& answer, Inbox& inbox);
   void keep(Answer& answer, const std::string& question);
   void failed(const Error& error);
-  void begin_new();
   void print(const std::string& text);
   void note(const std::string& text);
   void prompt();
@@ -64,6 +63,7 @@ class ChatSession {
   std::optional<ChatSource> source_;
   const int signals_;
   QuestionReader reader_;
+  std::string system_;  // Before every question; empty: no system message.
   std::vector<ChatMessage> history_;
   std::optional<std::string> longer_;  // A question of several lines, so far.
   bool interrupted_ = false;           // Ctrl-C was the last that happened.
