@@ -37,8 +37,9 @@ def test_a_misspelled_field_is_noticed():
 
 def test_the_group_has_what_the_sets_have():
     """The same head and worker, but for how a worker finds the head and where the state is."""
-    sets = [document for name in ("head.yaml", "worker.yaml")
-            for document in yaml.safe_load_all((FOLDER / name).read_text()) if document["kind"] == "StatefulSet"]
+    documents = [document for name in ("head.yaml", "worker.yaml")
+                 for document in yaml.safe_load_all((FOLDER / name).read_text())]
+    sets = [document for document in documents if document["kind"] == "StatefulSet"]
     group = list(yaml.safe_load_all((FOLDER / "leader-worker-set.yaml").read_text()))[-1]
     for alone, together in zip(sets, pods_of(group), strict=True):
         ours, theirs = (pod["containers"][0] for pod in (alone["spec"]["template"]["spec"], together["spec"]))
