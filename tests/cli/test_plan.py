@@ -251,7 +251,7 @@ def test_a_folder_without_config(troupe, tmp_path):
     assert done.returncode == 1 and "config.json" in done.stderr
 
 
-CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
 
 
 def published_folder(tmp_path, config):
