@@ -134,6 +134,7 @@ void Answer::take_delta(Choice& choice, AnswerDelta delta) const {
   for (CallDelta& call : delta.calls) {
     choice.called = true;
     if (call.index > 0 && !wishes_.several_calls) continue;
+    follow_arguments(choice, call);
     if (!choice.calls.empty() && choice.calls.back().index == call.index) {
       choice.calls.back().arguments += call.arguments;
     } else {
@@ -217,7 +218,7 @@ void Answer::write_chunk(std::size_t index, std::string& out) {
     write_logprobs(json, choice, echoed, from_the_beginning,
                    std::numeric_limits<std::size_t>::max());
   }
-  write_finish(json, choice.finish, calls_name(choice));
+  write_finish(json, choice.finish, called_whole(choice) ? calls_name(choice) : nullptr);
   if (wishes_.return_token_ids) {
     if (!wishes_.chat && !choice.begun) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);
@@ -307,7 +308,7 @@ bool Answer::write_choice() {
     json.key("logprobs");
   }
   if (!write_choice_logprobs(choice, prompt)) return false;
-  write_finish(json, choice.finish, calls_name(choice));
+  write_finish(json, choice.finish, called_whole(choice) ? calls_name(choice) : nullptr);
   if (wishes_.return_token_ids) {
     if (!wishes_.chat) write_token_ids(json, "prompt_token_ids", prompt.tokens);
     write_token_ids(json, "token_ids", choice.tokens);

@@ -23,6 +23,7 @@
 #include "actors/gateway/token_texts.h"
 #include "actors/router/stop_matcher.h"
 #include "model/chat/answer_parser.h"
+#include "model/chat/json_extent.h"
 #include "runtime/generation.h"
 #include "runtime/kept_tokens.h"
 
@@ -92,15 +93,17 @@ class Answer {
         : parser(make_answer_parser(form)), thoughts(form), tokens(alternatives) {}
     std::unique_ptr<AnswerParser> parser;  // Null: all is content.
     ThoughtCounter thoughts;
-    std::string reasoning, content;        // All of it, or in a stream what is new.
-    std::vector<CallDelta> calls;          // The same.
-    KeptTokens tokens;                     // The same.
-    TextOffsets offsets;                   // At the next token's.
-    std::uint32_t count = 0;               // Of all its tokens.
-    double logprob_sum = 0;                // Of all, if the best are looked for.
+    std::string reasoning, content;  // All of it, or in a stream what is new.
+    std::vector<CallDelta> calls;    // The same.
+    KeptTokens tokens;               // The same.
+    TextOffsets offsets;             // At the next token's.
+    std::uint32_t count = 0;         // Of all its tokens.
+    double logprob_sum = 0;          // Of all, if the best are looked for.
     FinishReason finish = FinishReason::kNone;
-    bool begun = false;   // A chunk was sent.
-    bool called = false;  // A tool.
+    bool begun = false;           // A chunk was sent.
+    bool called = false;          // A tool.
+    JsonExtent arguments;         // Of its last call.
+    bool arguments_open = false;  // They have begun, and have no end.
   };
   struct PromptState {
     explicit PromptState(std::int32_t alternatives) : logprobs(alternatives) {}
@@ -141,7 +144,6 @@ class Answer {
   void take_items_delta(AnswerDelta delta, std::size_t held);
   void end_items(Choice& choice);
   GenerationEvent items_past(const Choice& choice) const;
-  void look_for_stop(TokenId token);
   void write_chunk(std::size_t index, std::string& out);
   std::string id_line() const;
   void append_event(std::string& out, std::string_view data) const;
@@ -166,6 +168,9 @@ class Answer {
   bool write_prompt_logprobs(const PromptState& prompt, LogprobsPlace& place);
   void write_message(JsonWriter& json, std::size_t index) const;
   void write_delta(JsonWriter& json, std::size_t index) const;
+  /// The choice's calls are whole, as its client would carry them out.
+  bool called_whole(const Choice& choice) const;
+  static void follow_arguments(Choice& choice, const CallDelta& call);
   /// What its client knows the choice's calls by; null: it called nothing.
   const char* calls_name(const Choice& choice) const;
   void write_calls(JsonWriter& json, std::size_t index, bool delta) const;
@@ -184,15 +189,13 @@ class Answer {
   std::size_t prompts_done_ = 0;
   const std::vector<std::string> stops_;
   AnswerForm form_;
-  std::vector<std::string_view> tags_;  // In the text, though they may be special tokens.
-  std::unique_ptr<ItemOutput> items_;        // What it is instead of a chat's.
-  std::optional<TokenTexts> item_texts_;     // Of its tokens.
-  std::optional<TextTokens> item_tokens_;    // Those that its text was made of, if they are told.
-  std::optional<StopMatcher> stop_finder_;   // Which stop string ended it, if that is told.
-  std::string stop_bytes_;                   // Of a character that it has not seen the end of.
-  std::optional<PooledAnswer> pooled_;       // What it is instead of any answer.
-  bool shows_counts_ = false;  // With each event.
-  std::vector<State> states_;  // By prompt; none: they are not asked for.
+  std::vector<std::string_view> tags_;     // In the text, though they may be special tokens.
+  std::unique_ptr<ItemOutput> items_;      // What it is instead of a chat's.
+  std::optional<TokenTexts> item_texts_;   // Of its tokens.
+  std::optional<TextTokens> item_tokens_;  // Those that its text was made of, if they are told.
+  std::optional<PooledAnswer> pooled_;     // What it is instead of any answer.
+  bool shows_counts_ = false;              // With each event.
+  std::vector<State> states_;              // By prompt; none: they are not asked for.
   std::optional<ApiError> failure_;
   std::uint64_t completion_tokens_ = 0, reasoning_tokens_ = 0;
   Writing writing_;

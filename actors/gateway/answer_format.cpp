@@ -184,9 +184,11 @@ void read_names_of_others(FieldReader& fields, FormatReader& formats) {
     if (const json* value = find(name)) formats.grammar(name, *value);
 }
 
-void read_ids(FieldReader& fields, const char* name, std::vector<TokenId>& out) {
+void read_ids(FieldReader& fields, const char* name, bool may_be_empty, std::vector<TokenId>& out) {
   const json* value = fields.find(name);
-  if (value == nullptr || (value->is_array() && value->empty())) return;
+  if (value == nullptr || (may_be_empty && value->is_array() && value->empty())) return;
+  if (value->is_array() && value->empty())
+    return fields.fail(name, std::string(name) + " is empty, so that no token may come.");
   if (!read_token_ids(*value, out) || out.size() > limits::kTokenListMax)
     fields.fail(name, std::string(name) + " must be a list of at most " +
                           std::to_string(limits::kTokenListMax) + " token ids.");
@@ -233,8 +235,8 @@ void read_token_rules(FieldReader& fields, GenerationRequest& out) {
   std::optional<std::int64_t> min_tokens;
   fields.integer("min_tokens", 0, std::numeric_limits<std::uint32_t>::max(), min_tokens);
   if (min_tokens) out.min_tokens = static_cast<std::uint32_t>(*min_tokens);
-  read_ids(fields, "stop_token_ids", out.stop_token_ids);
-  read_ids(fields, "allowed_token_ids", out.allowed_token_ids);
+  read_ids(fields, "stop_token_ids", true, out.stop_token_ids);
+  read_ids(fields, "allowed_token_ids", false, out.allowed_token_ids);
   fields.texts("bad_words", limits::kBadWordsMax, limits::kStopStringBytesMax, out.bad_words);
   read_bias(fields, out.logit_bias);
 }

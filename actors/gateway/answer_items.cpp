@@ -6,7 +6,6 @@
 #include "actors/gateway/answer.h"
 #include "actors/gateway/messages_output.h"
 #include "actors/gateway/responses_output.h"
-#include "model/tokenizer/utf8.h"
 
 namespace troupe {
 
@@ -17,8 +16,6 @@ void Answer::begin_items(const ApiRequest& request) {
   if (request.response && wishes_.logprobs >= 0) item_tokens_.emplace();
   if (request.message) items_ = std::make_unique<MessagesOutput>(model_name_, wishes_.stream);
   if (items_) item_texts_.emplace(token_texts());
-  if (request.message && !stops_.empty())
-    stop_finder_.emplace(std::make_shared<const StopStrings>(stops_));
 }
 
 /// A token at a time: so the events of a stream, and their numbers, are the same in whichever
@@ -85,15 +82,6 @@ GenerationEvent Answer::items_past(const Choice& choice) const {
   return past;
 }
 
-/// Only a Message says which stop string ended it: that is read off the tokens, as the Router does.
-void Answer::look_for_stop(TokenId token) {
-  if (!stop_finder_) return;
-  stop_bytes_ += text_of(token);
-  std::string whole;
-  stop_bytes_.erase(0, utf8::append_complete(whole, stop_bytes_));
-  stop_finder_->feed(whole);
-}
-
 ItemOutput::Usage Answer::items_usage() const {
   const Usage usage = usage_of(0);
   return {usage.prompt, usage.cached, usage.completion, usage.reasoning};
@@ -102,7 +90,7 @@ ItemOutput::Usage Answer::items_usage() const {
 /// As far as it is there.
 ItemOutput::State Answer::items_state(const ApiError* error) const {
   return {.finish = choices_.front().finish,
-          .stop = stop_finder_ ? stop_finder_->found() : std::string_view(),
+          .stop = item_texts_->stop(),
           .error = error,
           .status = states_.empty() ? std::string_view() : status()};
 }

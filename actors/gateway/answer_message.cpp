@@ -18,6 +18,19 @@ std::string Answer::call_id(std::size_t choice, const CallDelta& call) const {
   return text.data();
 }
 
+void Answer::follow_arguments(Choice& choice, const CallDelta& call) {
+  if (!call.name.empty()) choice.arguments = {}, choice.arguments_open = false;
+  for (const char c : call.arguments) {
+    const bool begins = !choice.arguments.begun();
+    if (!begins && !choice.arguments_open) return;
+    choice.arguments_open = choice.arguments.step(c) == JsonExtent::Step::kInside;
+  }
+}
+
+bool Answer::called_whole(const Choice& choice) const {
+  return !choice.arguments_open || choice.arguments.is_word();
+}
+
 const char* Answer::calls_name(const Choice& choice) const {
   if (!choice.called) return nullptr;
   return wishes_.old_calls ? "function_call" : "tool_calls";

@@ -5,7 +5,6 @@ namespace troupe {
 
 void Answer::look_at(Choice& choice, TokenId token) {
   if (choice.thoughts.add(text_of(token))) ++reasoning_tokens_;
-  look_for_stop(token);
 }
 
 Answer::Usage Answer::usage_of(std::size_t choice) const {

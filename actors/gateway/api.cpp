@@ -301,6 +301,9 @@ HttpReply Api::preflight(const HttpHead& head) const {
 
 HttpReply Api::forget(const HttpHead& head) const {
   const std::string id(request_id_in(head.path).value_or(""));
+  FoundRequest found;
+  if (asks_for_response(head.path))
+    if (const auto error = find(head, found)) return error_reply(*error);
   const Status forgotten = requests_.forget(id, keys_.owner(head.authorization));
   if (!forgotten && forgotten.error().code == ErrorCode::kNotFound)
     return error_reply(no_request_error(id));

@@ -234,6 +234,8 @@ class HttpWire : public Connection, public std::enable_shared_from_this<HttpWire
   bool input_ended_ = false;         // No more bytes will come.
   bool peer_gone_ = false;           // And nobody is there to read.
   bool aborted_ = false;
+  const char* cut_off_ = nullptr;  // Why, if it is we who do.
+  static constexpr const char* kSlowReader = "cut off, for its client did not read in time,";
 
  private:
   static constexpr std::size_t kChunkBytes = 16u << 10;
@@ -244,7 +246,9 @@ class HttpWire : public Connection, public std::enable_shared_from_this<HttpWire
   void guard(Duration within) {
     write_guard_.expires_after(within);
     write_guard_.async_wait([self = this->shared_from_this()](error_code ec) {
-      if (!ec) self->close();
+      if (ec) return;
+      self->cut_off_ = kSlowReader;
+      self->close();
     });
   }
 

@@ -34,6 +34,9 @@ class Builder : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& e) override {
+    if (dynamic_cast<const nlohmann::detail::out_of_range*>(&e) != nullptr)
+      return fail("has a number near byte " + std::to_string(position) +
+                  " that is larger than can be read, some 1.8e308");
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
     const std::string_view what = e.what();
     const auto bracket = what.find("] ");

@@ -169,7 +169,7 @@ class BlockReader {
     ChatTurn::Call call{.id = text_member(block, where, "id"),
                         .name = text_member(block, where, "name"),
                         .arguments = "{}"};
-    if (!is_tool_name(call.name)) fail(where + ".name must be " + kToolNameForm + ".");
+    if (!is_called_name(call.name)) fail(where + ".name must be " + kCalledNameForm + ".");
     const auto input = block.find("input");
     const bool there = input != block.end() && !input->is_null();
     if (there && !input->is_object()) fail(where + ".input must be an object.");

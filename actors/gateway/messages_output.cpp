@@ -62,11 +62,13 @@ void MessagesOutput::write_block(JsonWriter& json, const Item& item, bool whole)
 void MessagesOutput::write_stop(JsonWriter& json, const State& state) const {
   bool called = false;
   for (const Item& item : items()) called = called || item.kind == Kind::kCall;
-  std::string_view reason;
+  std::string_view reason, stop;
   if (state.finish == FinishReason::kLength) reason = "max_tokens";
-  if (state.finish == FinishReason::kStop)
-    reason = !state.stop.empty() ? "stop_sequence" : called ? "tool_use" : "end_turn";
-  json.member_or_null("stop_reason", reason).member_or_null("stop_sequence", state.stop);
+  if (state.finish == FinishReason::kStop) {
+    stop = state.stop;
+    reason = !stop.empty() ? "stop_sequence" : called ? "tool_use" : "end_turn";
+  }
+  json.member_or_null("stop_reason", reason).member_or_null("stop_sequence", stop);
 }
 
 /// Anthropic counts apart what the prefix cache had.

@@ -14,7 +14,8 @@ constexpr std::size_t kPathBytesMax = 128;
 /// As far as it can stand in a line.
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, kPathBytesMax));
-  std::ranges::replace_if(out, [](char c) { return c <= ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      out, [](char c) { return c <= ' ' || c > '~'; }, '?');
   return text.size() > kPathBytesMax ? out + "..." : out;
 }
 
@@ -55,7 +56,8 @@ std::optional<std::string> RequestLog::line_of(const ServedRequest& request, Tim
   std::string line = shown(request.head.method) + " " + shown(request.head.path) + " " +
                      (request.status == 0 ? "no answer" : std::to_string(request.status));
   if (request.late_error != 0) line += ", then an error " + std::to_string(request.late_error);
-  if (!request.complete) line += ", the client left";
+  if (!request.complete)
+    line += std::string(", ") + (request.cut_off ? request.cut_off : "the client left");
   line += " after " + seconds_text(now - request.began);
   if (request.prompt_tokens + request.completion_tokens > 0)
     line += ", " + counted(request.prompt_tokens, "token") + " in, " +

@@ -15,10 +15,11 @@ struct ServedRequest {
   HttpHead head;
   std::optional<Route> route = {};  ///< none: it was turned away
   TimePoint began;
-  int status = 0;        ///< 0: no answer was begun
-  int late_error = 0;    ///< of a stream that had begun; 0: none
-  bool complete = false;  ///< all of the answer was sent
-  std::string id = {};    ///< by which it is found again; empty: it is not
+  int status = 0;                 ///< 0: no answer was begun
+  int late_error = 0;             ///< of a stream that had begun; 0: none
+  bool complete = false;          ///< all of the answer was sent
+  const char* cut_off = nullptr;  ///< why it was, if it was not its client that left
+  std::string id = {};            ///< by which it is found again; empty: it is not
   std::uint64_t prompt_tokens = 0, completion_tokens = 0;
 
   /// Whether it is one of those that come every second: probes, and who looks on.

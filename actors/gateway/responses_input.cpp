@@ -117,7 +117,7 @@ class ItemReader {
     ChatTurn::Call call{.id = text_member(item, "call_id"),
                         .name = text_member(item, "name"),
                         .arguments = text_member(item, "arguments")};
-    if (!is_tool_name(call.name)) fail(std::string(".name must be ") + kToolNameForm + ".");
+    if (!is_called_name(call.name)) fail(std::string(".name must be ") + kCalledNameForm + ".");
     if (turns.empty() || turns.back().role != "assistant") turns.push_back({.role = "assistant"});
     turns.back().calls.push_back(std::move(call));
     think();

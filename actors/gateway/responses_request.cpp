@@ -88,7 +88,12 @@ class Translation {
   /// Why a response before this one cannot be followed.
   const std::optional<ApiError>& refusal() const { return refusal_; }
   std::string take_chat() { return chat_.end_object().take(); }
-  std::string take_echo() { return echo_.end_object().take(); }
+  /// In one line, as an event's data has to be: in a string there are no line breaks.
+  std::string take_echo() {
+    std::string echo = echo_.end_object().take();
+    std::erase_if(echo, [](char c) { return c == '\n' || c == '\r'; });
+    return echo;
+  }
 
  private:
   void echo(const char* name, const char* otherwise) {

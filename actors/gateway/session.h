@@ -32,6 +32,7 @@ class Session final : public HttpWire<Stream> {
   void on_stop() override { notify(); }
   void on_abort() override {
     aborted_ = true;
+    if (!cut_off_) cut_off_ = "cut off, for the head ended,";
     on_gone();
     close();
     notify();
@@ -56,6 +57,7 @@ class Session final : public HttpWire<Stream> {
   using Base::aborted_;
   using Base::changed;
   using Base::close;
+  using Base::cut_off_;
   using Base::fill;
   using Base::inbox_;
   using Base::input_ended_;
@@ -74,7 +76,10 @@ class Session final : public HttpWire<Stream> {
   bool computing() const override { return exchange_ != nullptr; }
 
   void on_news() {
-    if (exchange_ && exchange_->too_slow()) on_abort();
+    if (exchange_ && exchange_->too_slow()) {
+      cut_off_ = Base::kSlowReader;
+      on_abort();
+    }
     notify();
   }
 
@@ -83,6 +88,7 @@ class Session final : public HttpWire<Stream> {
     if (!served_) return;
     const auto level = served_->looks_on() ? spdlog::level::debug : spdlog::level::info;
     if (!logger().should_log(level)) return;
+    served_->cut_off = cut_off_;
     if (const auto line = server_.log.line_of(*served_, now())) logger().log(level, "{}", *line);
   }
 
@@ -481,7 +487,7 @@ class Session final : public HttpWire<Stream> {
 
   std::shared_ptr<Exchange> exchange_;
   std::optional<ServedRequest> served_;  // None: no head has been read.
-  HttpFields fields_;  // Of every answer to the request.
+  HttpFields fields_;                    // Of every answer to the request.
   bool keep_alive_ = false;
   bool head_only_ = false;
   bool version_1_0_ = false;

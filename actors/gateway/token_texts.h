@@ -29,6 +29,8 @@ class TokenTexts {
   /// So much text its tokens have, with what is held back since it may become a stop string, but
   /// without a character that is not whole yet.
   std::size_t size() const { return size_; }
+  /// The stop string that ended it; empty: none did.
+  std::string_view stop() const { return stops_.found(); }
 
  private:
   const bool shows_end_;

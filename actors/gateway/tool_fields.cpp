@@ -17,8 +17,6 @@ constexpr const char* kTools = "tools";
 constexpr const char* kToolChoice = "tool_choice";
 constexpr const char* kFunctions = "functions";
 constexpr const char* kFunctionCall = "function_call";
-/// Of a name in the conversation.
-constexpr std::size_t kCalledNameBytesMax = 256;
 
 /// One tool, or what is wrong with it.
 std::string read_tool(const json& tool, std::string_view raw, Tool& out) {
@@ -218,22 +216,13 @@ void choose(FieldReader& fields, const Offer& offer, std::vector<Tool>& tools, A
   out.may_answer = holds;
 }
 
-/// Whether a conversation may have this name, which may have begun with another server.
-bool may_be_called(const std::string& name) {
-  constexpr std::string_view kMore = ".:/";
-  const auto fits = [&](char c) { return is_tool_name({&c, 1}) || kMore.find(c) != kMore.npos; };
-  return !name.empty() && name.size() <= kCalledNameBytesMax && std::ranges::all_of(name, fits);
-}
-
 /// The function that was called; `where` names it.
 void read_called(FieldReader& fields, const std::string& where, const json& function,
                  ToolCall& out) {
   if (!function.is_object()) return fields.fail("messages", where + " must be an object.");
   const json name = function.value("name", json());
-  if (!name.is_string() || !may_be_called(name.get_ref<const std::string&>()))
-    return fields.fail("messages", where + ".name must be 1 to " +
-                                       std::to_string(kCalledNameBytesMax) +
-                                       " of a-z, A-Z, 0-9, _, -, ., : and /.");
+  if (!name.is_string() || !is_called_name(name.get_ref<const std::string&>()))
+    return fields.fail("messages", where + ".name must be " + kCalledNameForm + ".");
   const json arguments = function.value("arguments", json());
   if (!arguments.is_null() && !arguments.is_string() && !arguments.is_object())
     return fields.fail("messages", where + ".arguments must be a string.");

@@ -81,7 +81,8 @@ struct Metrics::Impl {
   prometheus::Registry registry;
 
   Gauge& running = gauge("troupe:num_requests_running", "Requests that a replica is computing.");
-  Gauge& waiting = gauge("troupe:num_requests_waiting", "Requests that wait for a replica.");
+  Gauge& waiting = gauge("troupe:num_requests_waiting",
+                         "Requests that no replica computes: queued, parked, or taken back.");
   Gauge& kv_usage =
       gauge("troupe:kv_cache_usage_perc", "KV cache blocks in use; 1 means all of them.");
   Gauge& nodes = gauge("troupe:nodes", "Workers that can serve.");
@@ -100,7 +101,9 @@ struct Metrics::Impl {
       counter("troupe:num_preemptions_total", "Sequences put back because KV blocks ran out.");
   Counter& recoveries =
       counter("troupe:recoveries_total", "Times the cluster went on after a loss.");
-  Counter& replayed = counter("troupe:replayed_requests_total", "Requests replayed after a loss.");
+  Counter& replayed = counter("troupe:replayed_requests_total",
+                              "Times that a choice was given to a replica again: after a loss, for "
+                              "want of room, on trial.");
   Counter& refused = counter("troupe:refused_nodes_total", "Nodes that were not let in.");
   Counter& garbage = counter("troupe:garbage_connections_total",
                              "Connections that were closed because they sent something else.");
@@ -108,8 +111,8 @@ struct Metrics::Impl {
   Counter& expert_reads =
       counter("troupe:expert_reads_total", "Times that an expert's weights were read.");
 
-  prometheus::Family<Counter>& success = counters(
-      "troupe:request_success_total", "Requests that ended as they should, by how they ended.");
+  prometheus::Family<Counter>& success =
+      counters("troupe:request_success_total", "Requests that ended, by how.");
   Counter& success_stop = success.Add({{"finished_reason", "stop"}});
   Counter& success_length = success.Add({{"finished_reason", "length"}});
   Counter& success_abort = success.Add({{"finished_reason", "abort"}});
@@ -135,9 +138,9 @@ struct Metrics::Impl {
   Histogram& queue_time =
       histogram("troupe:request_queue_time_seconds", "From accepting a request to its computation.",
                 phase_seconds());
-  Histogram& prefill_time = histogram("troupe:request_prefill_time_seconds",
-                                      "From a request's first step to its first token.",
-                                      phase_seconds());
+  Histogram& prefill_time =
+      histogram("troupe:request_prefill_time_seconds",
+                "From a request's first step to its first token.", phase_seconds());
   Histogram& decode_time = histogram("troupe:request_decode_time_seconds",
                                      "From a request's first token to its last.", phase_seconds());
   Histogram& inference_time =

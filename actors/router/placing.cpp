@@ -14,6 +14,12 @@ Ref<ReplicaInbox> replica_at(const Address& address) {
   return {address.node, address.incarnation, address.actor.index};
 }
 
+/// What the rules of its answer take on their way, in tokens.
+std::size_t rules_tokens(const PreparedRequest& request) {
+  const auto& rules = request.sampling.rules;
+  return rules ? rules->bytes() / sizeof(TokenId) : 0;
+}
+
 }  // namespace
 
 bool Placing::runs_at(const Choice& choice, const Address& address) const {
@@ -98,9 +104,9 @@ std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tok
   for (const auto& [id, replica] : replicas_) {
     const auto own = replica.unstarted_of.find(choice.owner);
     const std::size_t held = own == replica.unstarted_of.end() ? 0 : own->second;
-    if (replica.unstarted_tokens > 0 && !shares_.may_have(choice.owner, held, tokens,
-                                                          replica.unstarted_tokens,
-                                                          kUnstartedTokensMax))
+    if (replica.unstarted_tokens > 0 &&
+        !shares_.may_have(choice.owner, held, tokens, replica.unstarted_tokens,
+                          kUnstartedTokensMax))
       continue;
     // What stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
     const bool shunned = choice.run.shunned.contains(id) || (trial_ && trial_->replica == id);
@@ -115,7 +121,8 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
   const Journal::Sequence& sequence = *book.journal().find(choice.sequence);
   const PreparedRequest& prepared = *sequence.prepared;
   const InHand hand(prepared.id());
-  const std::size_t tokens = prepared.prompt.size() + sequence.output.size();
+  const std::size_t tokens =
+      prepared.prompt.size() + sequence.output.size() + rules_tokens(prepared);
   PrefixChain chain;
   if (by_prefix_) chain = prefix_chain(prepared.prompt, sequence.output);
   const auto picked = pick(choice, tokens, chain);
@@ -153,8 +160,9 @@ bool Placing::hand_over(const RequestBook& book, Choice& choice, RouterEffects& 
 }
 
 void Placing::note_start(Choice& choice) {
-  if (!std::exchange(choice.run.started, true) && choice.run.replica)
-    started(replicas_.at(*choice.run.replica), choice);
+  if (std::exchange(choice.run.started, true) || !choice.run.replica) return;
+  started(replicas_.at(*choice.run.replica), choice);
+  ++computing_[choice.request];
 }
 
 /// It does not count any more among those with which the replica has not begun.
@@ -191,6 +199,9 @@ void Placing::release(const Journal& journal, Choice& choice, bool cancel, Route
       effects.send(replica_at(found->second.address), Cancel{choice.sequence, attempt});
     }
   }
+  if (choice.run.started)
+    if (const auto request = computing_.find(choice.request); --request->second == 0)
+      computing_.erase(request);
   choice.run.outstanding_tokens = 0;
   choice.run.replica.reset();
   auto& placed = owners_.at(choice.owner).placed;
@@ -314,13 +325,13 @@ void Placing::unpark(const Choice& choice) {
 std::string Placing::violation(const RequestBook& book) const {
   std::map<std::uint32_t, Replica> sums;
   std::map<std::uint64_t, std::map<std::uint64_t, std::uint32_t>> placed;
+  std::map<std::uint64_t, std::uint32_t> computing;
   std::size_t waiting = 0, pausing = 0, parked = 0;
   for (const auto& [id, request] : book.all()) {
     for (const Choice& choice : request.choices) {
       const RequestBook::Run& run = choice.run;
       const auto owner = owners_.find(choice.owner);
-      const bool waits =
-          owner != owners_.end() && owner->second.waiting.contains(turn_of(choice));
+      const bool waits = owner != owners_.end() && owner->second.waiting.contains(turn_of(choice));
       const bool pauses = pausing_.contains({run.not_before, choice.sequence});
       const bool parks = parked_.contains(choice.sequence);
       const int places =
@@ -333,6 +344,7 @@ std::string Placing::violation(const RequestBook& book) const {
       parked += parks ? 1 : 0;
       if (!run.replica) continue;
       ++placed[choice.owner][choice.request];
+      if (run.started) ++computing[choice.request];
       Replica& sum = sums[*run.replica];
       sum.outstanding_tokens += run.outstanding_tokens;
       if (run.started) continue;
@@ -346,6 +358,7 @@ std::string Placing::violation(const RequestBook& book) const {
     if (owner.placed != placed[id]) return "the requests of an owner at replicas are miscounted";
     if (owner.placed.empty() && owner.waiting.empty()) return "an owner is kept who has nothing";
   }
+  if (computing != computing_) return "the requests that replicas compute are miscounted";
   if (waiting != in_queues || pausing != pausing_.size() || parked != parked_.size())
     return "a sequence waits that no request has";
   for (const auto& [id, sum] : sums)

@@ -25,7 +25,8 @@ inline constexpr std::uint32_t kFailedAttemptsMax = 2 * limits::kReplaysMax;
 /// there is no other; doubled with every refusal up to the maximum.
 inline constexpr Duration kRetryPauseMin = std::chrono::milliseconds(50);
 inline constexpr Duration kRetryPauseMax = std::chrono::seconds(2);
-/// Tokens of the sequences that one replica holds and has not begun with; the others wait here.
+/// Tokens of the sequences that one replica holds and has not begun with, and what their rules take
+/// on their way as if they were tokens; the others wait here.
 /// After a loss everything is handed over again: that must not fill the unsent bytes of a control
 /// session, even if a node has eight replicas.
 inline constexpr std::size_t kUnstartedTokensMax = 1u << 20;
@@ -83,6 +84,8 @@ class Placing {
   /// Nobody serves any more. What they hold is not taken back.
   void clear() { replicas_.clear(); }
 
+  /// Requests that replicas have begun with, and have not given back.
+  std::size_t computing() const { return computing_.size(); }
   /// See Router::violation().
   std::string violation(const RequestBook& book) const;
 
@@ -93,7 +96,7 @@ class Placing {
     std::size_t unstarted_tokens = 0;  ///< of the sequences that it has not begun with
     bool slow = false;
     SentPrefixes sent;
-    std::uint32_t forgotten = 0;  ///< how often it has forgotten them
+    std::uint32_t forgotten = 0;                             ///< how often it has forgotten them
     std::map<std::uint64_t, std::size_t> unstarted_of = {};  ///< unstarted_tokens by owner
   };
   /// Its place among those of its owner who wait: streams that were cut off first, then by
@@ -129,6 +132,7 @@ class Placing {
   KeyShares shares_;
   std::map<std::uint32_t, Replica> replicas_;
   std::map<std::uint64_t, Owner> owners_;
+  std::map<std::uint64_t, std::uint32_t> computing_;    ///< started choices at replicas, by request
   std::set<std::pair<TimePoint, SequenceId>> pausing_;  ///< before they wait for one again
   std::set<SequenceId> parked_;                         ///< until there is room
   std::optional<Trial> trial_;

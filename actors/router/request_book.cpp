@@ -52,7 +52,6 @@ RequestBook::Request& RequestBook::open(std::uint64_t id, TimePoint now) {
 void RequestBook::note_begun(Request& request, TimePoint now) {
   request.timing.queued_ms =
       std::chrono::duration<double, std::milli>(now - request.accepted).count();
-  ++counts_.running;
 }
 
 void RequestBook::add_tokens(JournalTokens tokens) {
@@ -68,7 +67,8 @@ void RequestBook::keep_prompt_logprobs(std::uint64_t id) {
   for (std::size_t i = journal_.request(id)->prompt_logprobs->size(); i < gathered.size();) {
     const std::size_t end = std::min(gathered.size(), i + kARecord);
     const auto at = gathered.begin();
-    record(*request.prepared, JournalPrompt{id, static_cast<std::uint32_t>(i),
+    record(*request.prepared, JournalPrompt{id,
+                                            static_cast<std::uint32_t>(i),
                                             {at + static_cast<std::ptrdiff_t>(i),
                                              at + static_cast<std::ptrdiff_t>(end)}});
     i = end;
@@ -128,7 +128,6 @@ void RequestBook::close(std::uint64_t id) {
   const auto found = requests_.find(id);
   const Request& request = found->second;
   deadlines_.erase({request.deadline, id});
-  if (request.begun()) --counts_.running;
   room_.remove(request.choices.front().sequence, *request.prepared);
   requests_.erase(found);
 }
@@ -253,8 +252,9 @@ const std::pair<TimePoint, std::uint64_t>* RequestBook::next_deadline() const {
   return deadlines_.empty() ? nullptr : &*deadlines_.begin();
 }
 
-RequestCounts RequestBook::counts() const {
+RequestCounts RequestBook::counts(std::size_t computing) const {
   RequestCounts counts = counts_;
+  counts.running = computing;
   counts.waiting = requests_.size() - counts.running;
   return counts;
 }
@@ -280,7 +280,6 @@ std::vector<RequestSummary> RequestBook::list(std::size_t count_max) const {
 }
 
 std::string RequestBook::violation() const {
-  std::uint64_t running = 0;
   std::size_t choices = 0;
   for (const auto& [id, request] : requests_) {
     const std::string name = "request " + std::to_string(id);
@@ -295,13 +294,11 @@ std::string RequestBook::violation() const {
     if (unfinished != request.unfinished) return name + " miscounts its unfinished choices";
     if (unfinished == 0 && !keeping_.awaits(request.mark) && !keeping_.awaits(request.end_mark))
       return name + " is over, and still there";
-    running += request.begun() ? 1 : 0;
     choices += request.choices.size();
   }
   if (deadlines_.size() != requests_.size()) return "a deadline has no request";
   if (journal_.requests() != requests_.size() + finished_.size())
     return "the journal holds what no request has";
-  if (running != counts_.running) return "the running requests are miscounted";
   return room_.violation();
 }
 

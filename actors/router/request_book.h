@@ -28,8 +28,8 @@ inline constexpr std::uint32_t kStrikesSuspect = 2;
 
 /// The Router's share of the status.
 struct RequestCounts {
-  std::uint64_t running = 0;  ///< a replica has begun with it
-  std::uint64_t waiting = 0;  ///< accepted, not begun
+  std::uint64_t running = 0;  ///< a replica computes it
+  std::uint64_t waiting = 0;  ///< accepted, and none does
   std::uint64_t finished = 0;
   std::uint64_t failed = 0;
   std::uint64_t cancelled = 0;
@@ -87,11 +87,11 @@ class RequestBook {
     TimePoint accepted, deadline;
     GenerationTiming timing;
     bool first_event_sent = false;
-    std::uint32_t cached_tokens = 0;  ///< of the prompt, when it began
+    std::uint32_t cached_tokens = 0;           ///< of the prompt, when it began
     std::vector<TokenOutput> prompt_logprobs;  ///< gathered until complete, for the first event
     std::vector<float> hidden;                 ///< the same
     std::vector<Reader> readers;
-    bool goes_on = false;    ///< although nobody reads it
+    bool goes_on = false;  ///< although nobody reads it
     // In the journal that is kept; 0: there is nothing to wait for.
     std::uint64_t mark = 0;      ///< of its acceptance
     std::uint64_t end_mark = 0;  ///< of its last choice's end
@@ -156,7 +156,8 @@ class RequestBook {
   /// The earliest deadline and whose it is; null: there are no requests.
   const std::pair<TimePoint, std::uint64_t>* next_deadline() const;
 
-  RequestCounts counts() const;
+  /// `computing`: requests that replicas compute.
+  RequestCounts counts(std::size_t computing) const;
   /// The oldest requests, `count_max` at most.
   std::vector<RequestSummary> list(std::size_t count_max) const;
   /// See Router::violation().

@@ -57,8 +57,7 @@ void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
   const std::uint64_t ticket = submit.ticket;
   const PreparedRequest& asked = submit.request;
   if (const auto* group = group_of_key(asked)) {
-    if (group->body != asked.name->body)
-      return effects.add(RequestAccepted{ticket, used_key()});
+    if (group->body != asked.name->body) return effects.add(RequestAccepted{ticket, used_key()});
     if (const std::uint64_t known = group->requests[asked.name->index])
       return attach(ticket, known, {}, true, now, effects);
   }
@@ -175,9 +174,8 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   if (event.started || !event.tokens.empty()) note_start(request, *choice, now, effects);
   accept_prompt_logprobs(request, event);
   if (!accept_hidden(request, event))
-    return retry(id, *choice,
-                 internal_error("Hidden states of a replica were lost on their way."), now,
-                 effects);
+    return retry(id, *choice, internal_error("Hidden states of a replica were lost on their way."),
+                 now, effects);
   accept_tokens(request, *choice, event, now, effects);
   if (choice->finished)
     placing_.release(journal(), *choice, event.finish == FinishReason::kNone, effects);
@@ -420,7 +418,7 @@ void Router::end_turn(TimePoint now, Effects& effects) {
   if (const auto forgotten = book_.next_forgotten()) effects.wake_at(*forgotten);
   if (const auto* next = book_.next_deadline()) effects.wake_at(next->first);
   if (const auto pause_end = placing_.next_pause_end()) effects.wake_at(*pause_end);
-  const RequestCounts counts = book_.counts();
+  const RequestCounts counts = this->counts();
   if (counts == told_ && trouble() == told_trouble_ && book_.all().empty()) return;
   told_ = counts;
   told_trouble_ = trouble();

@@ -113,7 +113,7 @@ class Router {
 
   /// Why the storage lets nobody be accepted now; empty: it does.
   const std::string& trouble() const { return book_.keeping().trouble(); }
-  RequestCounts counts() const { return book_.counts(); }
+  RequestCounts counts() const { return book_.counts(placing_.computing()); }
   /// The oldest requests that are not over, `count_max` at most.
   std::vector<RequestSummary> list(std::size_t count_max) const { return book_.list(count_max); }
   const Journal& journal() const { return book_.journal(); }
@@ -187,7 +187,7 @@ class Router {
     std::uint64_t mark = 0;
     Held news;
   };
-  std::deque<Unkept> unkept_;  ///< the oldest first
+  std::deque<Unkept> unkept_;         ///< the oldest first
   std::deque<Latecomer> latecomers_;  ///< whose turn it is first
 };
 

@@ -15,6 +15,7 @@ class JsonExtent {
     kEndedBefore,  ///< it is the first one behind it
   };
   Step step(char c);
+  bool begun() const { return begun_; }
   /// The value is a number, true, false or null.
   bool is_word() const { return word_; }
 

@@ -68,4 +68,11 @@ bool is_tool_name(std::string_view name) {
   return !name.empty() && name.size() <= kToolNameBytesMax && std::ranges::all_of(name, fits);
 }
 
+bool is_called_name(std::string_view name) {
+  constexpr std::size_t kBytesMax = 256;
+  constexpr std::string_view kMore = ".:/";
+  const auto fits = [&](char c) { return is_tool_name({&c, 1}) || kMore.find(c) != kMore.npos; };
+  return !name.empty() && name.size() <= kBytesMax && std::ranges::all_of(name, fits);
+}
+
 }  // namespace troupe

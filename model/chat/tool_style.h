@@ -41,4 +41,8 @@ inline constexpr const char* kToolNameForm = "1 to 128 of a-z, A-Z, 0-9, _ and -
 /// Whether a name is that.
 bool is_tool_name(std::string_view name);
 
+/// Of a function that was called in a conversation, which may have begun with another server.
+inline constexpr const char* kCalledNameForm = "1 to 256 of a-z, A-Z, 0-9, _, -, ., : and /";
+bool is_called_name(std::string_view name);
+
 }  // namespace troupe

@@ -11,9 +11,13 @@ namespace troupe {
 
 namespace {
 
+bool is_ready(const std::shared_future<AnswerGrammars::Grammar>& compiled) {
+  return compiled.wait_for(Duration::zero()) == std::future_status::ready;
+}
+
 /// 0 while it is compiled.
 std::size_t bytes_of(const std::shared_future<AnswerGrammars::Grammar>& compiled) {
-  if (compiled.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return 0;
+  if (!is_ready(compiled)) return 0;
   return compiled.get().ok() ? (*compiled.get())->bytes() : 0;
 }
 
@@ -55,9 +59,13 @@ std::shared_future<AnswerGrammars::Grammar> AnswerGrammars::begin(const std::str
 void AnswerGrammars::make_room() {
   std::size_t bytes = 0;
   for (const auto& [text, entry] : kept_) bytes += text.size() + bytes_of(entry.compiled);
-  while (!kept_.empty() && (kept_.size() >= limits::kGrammarsKeptMax || bytes > kept_bytes_max_)) {
-    const auto oldest =
-        std::ranges::min_element(kept_, {}, [](const auto& entry) { return entry.second.used; });
+  while (kept_.size() >= limits::kGrammarsKeptMax || bytes > kept_bytes_max_) {
+    auto oldest = kept_.end();
+    for (auto it = kept_.begin(); it != kept_.end(); ++it)
+      if (is_ready(it->second.compiled) &&
+          (oldest == kept_.end() || it->second.used < oldest->second.used))
+        oldest = it;
+    if (oldest == kept_.end()) return;
     bytes -= std::min(bytes, oldest->first.size() + bytes_of(oldest->second.compiled));
     kept_.erase(oldest);
   }

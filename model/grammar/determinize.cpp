@@ -16,6 +16,8 @@ constexpr std::uint64_t kStatesPerState = 4;
 constexpr std::uint64_t kStatesAllowed = 1024;
 constexpr std::uint64_t kEdgesPerState = 64;
 constexpr std::uint64_t kEdgesAllowed = 1u << 18;
+/// All of them together may look at so many, some 200 ms; after that they are kept as they are.
+constexpr std::uint64_t kEdgesOfAll = 1u << 24;
 
 class Determinizer {
  public:
@@ -34,7 +36,8 @@ class Determinizer {
       Automaton::Callee made{0, callee.min, callee.max, callee.live, false};
       if (callee.live) {
         first_ = static_cast<std::uint32_t>(out_.states.size());
-        if (!subsets_of(callee, behind - callee.start)) keep(callee);
+        const bool tried = edges_of_all_ <= kEdgesOfAll + kEdgesPerState * nfa_.states();
+        if (!tried || !subsets_of(callee, behind - callee.start)) keep(callee);
         made.start = start_;
         made.open = callee.max > 1 || open_;
       }
@@ -121,10 +124,12 @@ class Determinizer {
           sets_.size() > kStatesAllowed + kStatesPerState * states ||
           edges_seen_ > kEdgesAllowed + kEdgesPerState * states) {
         restore(before);
+        edges_of_all_ += edges_seen_;
         return false;
       }
       write_state({set.begin(), set.end()});
     }
+    edges_of_all_ += edges_seen_;
     return true;
   }
 
@@ -253,7 +258,8 @@ class Determinizer {
   std::vector<bool> is_end_;
   std::uint32_t first_ = 0, start_ = 0;
   bool open_ = false;
-  std::uint64_t edges_seen_ = 0;
+  std::uint64_t edges_seen_ = 0;    // for this callee
+  std::uint64_t edges_of_all_ = 0;  // for those before it
 };
 
 }  // namespace

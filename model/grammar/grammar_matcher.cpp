@@ -23,8 +23,9 @@ constexpr std::size_t kItemsMax = 512;
 constexpr std::size_t kEdgesMax = 64;
 /// The stacks of an answer are cleaned up when they have grown to twice what they needed, and this.
 constexpr std::size_t kBytesSlack = 1u << 20;
-/// An answer that needs more is not taken further: brackets within brackets, a million deep.
-constexpr std::size_t kBytesMax = 256u << 20;
+/// An answer that needs more is not taken further: brackets within brackets, a hundred thousand
+/// deep. To clean up so many takes a fifth of a second.
+constexpr std::size_t kBytesMax = 32u << 20;
 /// Nor by a token that takes more than so much of Stacks::work(), some 50 ms.
 constexpr std::uint64_t kWorkMax = 2'000'000;
 

@@ -138,6 +138,17 @@ def test_a_hung_worker_loses_its_lease_and_comes_back(cluster):
     cluster.complete("brandy", max_tokens=4)
 
 
+@pytest.mark.long
+def test_a_worker_of_up_that_hangs_is_replaced(cluster):
+    up = cluster.up(DEMO)
+    hung = cluster.ready_nodes()[0]["pid"]
+    os.kill(hung, signal.SIGSTOP)
+    replaced = lambda: len(cluster.ready_nodes()) == 2 and hung not in cluster.pids()  # noqa: E731
+    wait_until(replaced, "another is in its place")
+    assert f"(process {hung}) was lost, is still there and is ended" in up.log()
+    cluster.complete("brandy", max_tokens=4)
+
+
 def test_a_head_that_is_killed_and_comes_back_finds_its_workers(cluster):
     flags = [*SPREAD, "--min-devices", 2]
     head = cluster.head(DEMO, *flags)

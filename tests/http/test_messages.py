@@ -127,6 +127,10 @@ def test_an_answer_says_which_sequence_stopped_it(ask):
         assert stopped["stop_reason"] == "stop_sequence" and stopped["stop_sequence"] == text[9:15]
         assert stopped["content"][-1]["text"] == text[:9]
         assert ask(max_tokens=20, stop_sequences=["~~"], stream=stream)["stop_reason"] == "max_tokens"
+        # One among the first tokens, where none counts, did not.
+        free = ask(stop_sequences=[text[9:15]], min_tokens=47, stream=stream)
+        assert free["stop_reason"] in ("end_turn", "max_tokens") and free["stop_sequence"] is None
+        assert text in free["content"][-1]["text"]
 
 
 @pytest.fixture(scope="module")

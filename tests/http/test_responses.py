@@ -1,6 +1,7 @@
 """The Responses API with the openai client."""
 
 import json
+import urllib.request
 
 import openai
 import pydantic
@@ -76,6 +77,30 @@ def test_a_stream_says_it_piece_by_piece(ask):
             assert stream.get_final_response().output_text == text
 
 
+def test_each_event_is_a_line_however_its_request_was_written(server):
+    """By hand and with line breaks, as people type it."""
+    body = json.dumps({"input": ASKED, "stream": True, "max_output_tokens": 4, "tools": [TOOL],
+                       "metadata": {"a": "b\nc"}, "text": {"format": {"type": "text"}}}, indent=4)  # fmt: skip
+    assert "\n" in body
+    request = urllib.request.Request(server.base_url + "/v1/responses", body.replace("\n", "\r\n").encode(),
+                                     {"Content-Type": "application/json"})  # fmt: skip
+    with urllib.request.urlopen(request, timeout=running.PATIENCE_S) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if line]
+    assert all(line.startswith(("event: ", "data: ", "id: ")) for line in lines), lines
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    assert events[0]["response"]["tools"] == [TOOL] and events[0]["response"]["metadata"] == {"a": "b\nc"}
+    assert events[-1]["type"] in ("response.completed", "response.incomplete")
+
+
+def test_a_history_may_have_begun_with_another_server(ask):
+    """Whose functions have other names."""
+    call = {"type": "function_call", "call_id": "c1", "name": "mcp.files/read:1", "arguments": "{}"}
+    told = {"type": "function_call_output", "call_id": "c1", "output": "It is empty."}
+    assert ask(input=[{"role": "user", "content": ASKED}, call, told], max_output_tokens=2).status == "incomplete"
+    with pytest.raises(openai.BadRequestError, match="1 to 256 of"):
+        ask(input=[{"role": "user", "content": ASKED}, call | {"name": "a b"}, told])
+
+
 def test_an_answer_is_parsed(ask):
     answer = ask("parse", text_format=Word, max_output_tokens=200)
     assert answer.status == "completed" and isinstance(answer.output_parsed, Word)
@@ -102,8 +127,9 @@ def test_a_response_follows_another(ask, client):
     assert after.previous_response_id == first.id
     assert after.usage.input_tokens > first.usage.input_tokens
     unkept = ask(store=False)
-    with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(unkept.id)
+    for method in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError):
+            method(unkept.id)
     for gone in ("resp_nobody", unkept.id):
         with pytest.raises(openai.BadRequestError) as refused:
             ask(previous_response_id=gone)

@@ -68,6 +68,17 @@ def test_what_must_be_called_is_called_right(client, choice):
     assert calls >= 8
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_that_is_cut_is_not_told_as_one_to_carry_out(client, stream):
+    """By a text of the request's own `stop`, among the arguments."""
+    fields = {"seed": 2, "tool_choice": {"type": "function", "function": {"name": "rhymes"}}, "stream": stream}
+    answer = ask(client, stop=["oon", "une"], **fields)
+    choices = [chunk.choices[0] for chunk in answer if chunk.choices] if stream else answer.choices
+    calls = [call for choice in choices for call in (choice.delta if stream else choice.message).tool_calls or []]
+    arguments = "".join(call.function.arguments or "" for call in calls)
+    assert arguments.endswith(('"m', '"j', '"sp')) and choices[-1].finish_reason == "stop"
+
+
 def test_one_call_where_several_are_not_wanted(client):
     for seed in range(4):
         answer = ask(client, seed=seed, tool_choice="required", parallel_tool_calls=False)

@@ -9,6 +9,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -34,7 +37,10 @@ struct UpOptions {
   bool no_respawn = false;
 };
 
-/// The worker processes of `up`: started, watched, started again after they died.
+/// Looks that often, after the head has won or lost a node, until all children are its nodes.
+constexpr Duration kLook = std::chrono::seconds(2);
+
+/// The worker processes of `up`: started, watched, started again after they died or were lost.
 class Children {
  public:
   /// A worker of each command.
@@ -73,6 +79,26 @@ class Children {
         slot.backoff = std::min(slot.backoff * 2, kBackoffMax);
       }
     }
+  }
+
+  /// Ends those that the head had and has lost for a while: they hang, or it would have them again.
+  /// `nodes` are the processes that it has now. False: there is no need to look again.
+  bool end_lost(const std::set<std::int64_t>& nodes) {
+    bool again = false;
+    for (Slot& slot : slots_) {
+      const bool has = slot.pid > 0 && nodes.contains(slot.pid);
+      if (has) slot.had = true;
+      if (has || !slot.had || slot.pid <= 0 || !respawn_ || stopping_) {
+        slot.lost_at.reset();
+        continue;
+      }
+      again = true;
+      if (!slot.lost_at) slot.lost_at = now();
+      if (now() < *slot.lost_at + kLostFor) continue;
+      logger().warn("{} (process {}) was lost, is still there and is ended", slot.name, slot.pid);
+      kill(slot.pid, SIGKILL);
+    }
+    return again;
   }
 
   /// Starts what is due; tells how long until the next is.
@@ -126,6 +152,7 @@ class Children {
   static constexpr Duration kBackoffMin = std::chrono::milliseconds(50);
   static constexpr Duration kBackoffMax = std::chrono::seconds(10);
   static constexpr Duration kSteady = std::chrono::seconds(10);
+  static constexpr Duration kLostFor = std::chrono::seconds(15);
   static constexpr int kRefusalsMax = 3;
 
   struct Slot {
@@ -136,6 +163,8 @@ class Children {
     Duration backoff = kBackoffMin;
     int refusals = 0;   ///< in a row: it ended by itself, soon
     bool left = false;  ///< it was drained: it is not wanted any more
+    bool had = false;   ///< the head has had this process
+    std::optional<TimePoint> lost_at = {};
   };
 
   void start(Slot& slot) {
@@ -158,6 +187,7 @@ class Children {
       _exit(kFailed);
     }
     slot.pid = pid;
+    slot.had = false;
     if (pid < 0) slot.start_at = now() + slot.backoff;
   }
 
@@ -175,6 +205,16 @@ class Children {
   const bool respawn_;
   std::atomic<bool> stopping_{false};
 };
+
+/// The processes of this machine that are the head's nodes now.
+std::set<std::int64_t> processes_of(const HeadNode& head) {
+  std::set<std::int64_t> processes;
+  const auto status = nlohmann::json::parse(head.status_json());
+  for (const auto& node : status.at("nodes"))
+    if (node.at("host") == host_name() && node.at("state") != "lost")
+      processes.insert(node.at("pid").get<std::int64_t>());
+  return processes;
+}
 
 /// A worker's share of this machine, unless the flags say otherwise.
 using Share = std::vector<Device::Options>;
@@ -323,8 +363,12 @@ int run(const CommonOptions& common, const UpOptions& o) {
   for (const Share& share : *shares) commands.push_back(worker_command(common, o, share, process));
   Children children(std::move(commands), !o.no_respawn);
   children.start_all();
+  std::atomic<bool> look{false};
   head.subscribe([&](const ClusterEvent& event) {
     if (event.kind == "stopping") children.stopping();
+    if (event.kind != "node_joined" && event.kind != "node_lost") return;
+    look = true;
+    Signals::nudge();
   });
   std::atomic<bool> hopeless{false}, served{false};
   Status ready, workers;
@@ -337,7 +381,12 @@ int run(const CommonOptions& common, const UpOptions& o) {
     if (hopeless) Signals::nudge();
   });
   while (!process.ended() && !hopeless && workers.ok()) {
-    const auto signal = signals.wait(children.start_due());
+    auto pause = children.start_due();
+    if (look.exchange(false) && children.end_lost(processes_of(head))) {
+      look = true;
+      pause = std::min(pause.value_or(kLook), kLook);
+    }
+    const auto signal = signals.wait(pause);
     if (signal == SIGTERM || signal == SIGINT) break;
     if (signal == SIGCHLD) children.reap();
     if (!served) workers = children.useless();

@@ -127,6 +127,7 @@ TEST_CASE("a bad field of a completion is named") {
       {R"({"prompt": "a", "min_tokens": -1})", "min_tokens"},
       {R"({"prompt": "a", "stop_token_ids": [3.5]})", "stop_token_ids"},
       {R"({"prompt": "a", "allowed_token_ids": "3"})", "allowed_token_ids"},
+      {R"({"prompt": "a", "allowed_token_ids": []})", "allowed_token_ids"},
       {R"({"prompt": "a", "bad_words": [""]})", "bad_words"},
       {R"({"prompt": "a", "skip_special_tokens": 0})", "skip_special_tokens"},
       {R"({"prompt": "a", "include_stop_str_in_output": "x"})", "include_stop_str_in_output"},

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <string>
 
-
 using namespace troupe;
 using namespace std::chrono_literals;
 
@@ -54,6 +53,10 @@ TEST_CASE("a request's line says how it broke off") {
   CHECK(line_of(request) == "POST /v1/chat/completions 200, the client left after 1.500 s");
   request.status = 0;
   CHECK(line_of(request) == "POST /v1/chat/completions no answer, the client left after 1.500 s");
+  request.cut_off = "cut off, for its client did not read in time,";
+  CHECK(line_of(request) ==
+        "POST /v1/chat/completions no answer, cut off, for its client did not read in time, "
+        "after 1.500 s");
 }
 
 TEST_CASE("a request's line is one line, and not a long one") {
@@ -71,8 +74,9 @@ TEST_CASE("a flood of requests does not flood the log") {
   for (std::size_t i = 0; i < kAll; ++i)
     lines += log.line_of(chat(), TimePoint{} + 2s).has_value() ? 1 : 0;
   CHECK(lines == kRequestLinesPerSecondMax);
-  CHECK(log.line_of(chat(), TimePoint{} + 3s).value().ends_with(
-      "(7 requests before it are not shown)"));
+  CHECK(log.line_of(chat(), TimePoint{} + 3s)
+            .value()
+            .ends_with("(7 requests before it are not shown)"));
   CHECK(log.line_of(chat(), TimePoint{} + 3s).value().ends_with("s"));
 }
 

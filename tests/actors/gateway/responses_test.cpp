@@ -308,7 +308,8 @@ TEST_CASE("what a response was asked is listed as items") {
           std::string::npos);
   }
   CHECK(stand.client().get("/v1/requests/" + id).json()["output"] == unkept["output"]);
-  CHECK(stand.client().ask("DELETE", "/v1/responses/" + id).status == 200);
+  CHECK(stand.client().ask("DELETE", "/v1/responses/" + id).status == 404);
+  CHECK(stand.client().ask("DELETE", "/v1/requests/" + id).status == 200);
   CHECK(stand.client().get("/v1/requests/" + id).status == 404);
 }
 

@@ -326,6 +326,41 @@ TEST_CASE("a replica is handed no more than it can soon begin with; the rest wai
   CHECK(desk.router.counts().finished == 6);
 }
 
+TEST_CASE("what an answer's rules take on their way counts as if it were tokens") {
+  Desk desk(1);
+  const auto ruled = [] {
+    PreparedRequest request = prompt_of(3, 5);
+    request.n = 16;
+    auto rules = std::make_shared<TokenRules>();
+    rules->grammar.assign(kUnstartedTokensMax, 'x');  // a quarter, in tokens
+    request.sampling.rules = std::move(rules);
+    return request;
+  };
+  desk.submit(ruled());
+  CHECK(desk.submits.size() == 3);
+  desk.start(1);
+  CHECK(desk.submits.size() == 4);
+  desk.lose(0);
+  desk.serve(2, 1);
+  CHECK(desk.submits.size() == 7);
+}
+
+TEST_CASE("what was taken back from a replica runs nowhere") {
+  Desk desk(1);
+  for (int i = 0; i < 3; ++i) desk.submit(prompt_of(3, 5));
+  desk.start(1);
+  desk.start(2);
+  CHECK(desk.router.counts().running == 2);
+  CHECK(desk.router.counts().waiting == 1);
+  desk.lose(0);
+  CHECK(desk.router.counts().running == 0);
+  CHECK(desk.router.counts().waiting == 3);
+  desk.serve(2, 1);
+  CHECK(desk.router.counts().running == 0);
+  desk.start(1, 1);
+  CHECK(desk.router.counts().running == 1);
+}
+
 TEST_CASE("after a loss streams go first, then the others by arrival") {
   Desk desk(1);
   for (int i = 0; i < 4; ++i) {

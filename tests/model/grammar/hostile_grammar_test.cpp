@@ -105,9 +105,17 @@ TEST_CASE("large grammars compile in proportion to their text") {
   std::string words = "root ::= (\"w\"";
   for (int i = 0; i < 3000; ++i) words += " | \"" + std::to_string(i * 31) + "\"";
   words += ")*";
+  // Each wants 16,384 states of its own.
+  std::string blowing_up = "root ::= \"\"";
+  for (int i = 0; i < 20000; ++i) {
+    const std::string r = " r" + std::to_string(i);
+    blowing_up += " |" + r + r;
+  }
+  for (int i = 0; i < 20000; ++i)
+    blowing_up += "\nr" + std::to_string(i) + " ::= [ab]* \"a\" [ab]{14} \"c\"";
   for (const std::string& text :
        {"root ::= \"" + std::string(1 << 20, 'x') + "\"", choices, rules, doubling, chain, words,
-        std::string("root ::= ((((.{0,1000}){0,1000}){0,1000}){0,1000}){1000000000}"),
+        blowing_up, std::string("root ::= ((((.{0,1000}){0,1000}){0,1000}){0,1000}){1000000000}"),
         std::string("root ::= (((\"\"?)*)+){0,1000000000}"),
         "root ::= " + std::string(100, '(') + "\"a\"?" + std::string(100, ')') + "*"}) {
     CAPTURE(text.substr(0, 60));
@@ -160,8 +168,7 @@ TEST_CASE("rules that begin with each other are a thousand at most") {
 TEST_CASE("a mask that would cost too much has the short tokens, whatever was asked before") {
   // Each letter makes a place of its own: what was read must be read backwards in the end.
   std::string grammar = "root ::= \"\"";
-  for (char c = 'a'; c <= 'z'; ++c)
-    grammar += std::string(" | \"") + c + "\" root \"" + c + "\"";
+  for (char c = 'a'; c <= 'z'; ++c) grammar += std::string(" | \"") + c + "\" root \"" + c + "\"";
   std::vector<std::string> long_tokens;
   for (std::uint32_t i = 0; i < 60'000; ++i) {
     std::string text;
