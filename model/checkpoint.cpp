@@ -75,7 +75,7 @@ std::string said_by(const std::string& config, const std::string& path) {
 
 Status Checkpoint::open_folder() {
   const std::string config_path = folder_ + "/config.json";
-  auto config_text = read_text_file(config_path, limits::kConfigBytesMax);
+  auto config_text = read_config(folder_);
   if (!config_text) return config_text.error();
   auto told = parse_model_spec(*config_text, config_path);
   if (!told) return told.error();

@@ -54,8 +54,8 @@ Status check_model_path(const std::string& model) {
   if (below || !parse_hub_model(model)) return file_error(model, "cannot be opened", error.value());
   return not_found("There is no folder " + model +
                    " here, and it was not pulled from the hub; run `troupe pull " + model +
-                   "` first. (For `troupe plan`, `troupe pull " + model +
-                   " --include config.json` is enough.)");
+                   "` first; for `troupe plan`, `troupe pull " + model +
+                   " --include config.json` is enough.");
 }
 
 }  // namespace troupe

@@ -110,7 +110,6 @@ configure() {
   local preset=$1 folder=$2 how flags compiler
   flags=("-DTROUPE_CUDA=${TROUPE_CUDA:-AUTO}"
     "-DTROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES-}")
-  mkdir -p "$folder" && [[ -w $folder ]] || die "cannot write to $folder"
   compiler=$("${CXX:-c++}" --version 2>/dev/null) ||
     die "the compiler ${CXX:-c++} cannot be run; CXX of the environment names it"
   if command -v ccache >/dev/null && ! ccache_works "$folder"; then
@@ -140,15 +139,22 @@ failed() {
 # build PRESET [TARGET...]: configures when needed and builds. TROUPE_CUDA of the environment says
 # whether GPUs are built for, TROUPE_CUDA_ARCHITECTURES for which: cmake/Cuda.cmake. Several files
 # of a library are compiled at once, which is half the work; the preset `files` compiles each alone,
-# so that a missing include shows.
+# so that a missing include shows. Two at once would break each other: the second one waits.
 build() {
   local preset=$1 folder
   shift
   [[ $JOBS =~ ^[1-9][0-9]{0,3}$ ]] ||
     die "TROUPE_JOBS is '$JOBS'; it says how many compilers run at a time, 1 or more"
   folder=$(build_folder "$preset")
-  configure "$preset" "$folder"
-  say "building ${folder#"$ROOT"/}: ${*:-everything}"
-  cmake --build "$folder" --parallel "$JOBS" ${1+--target "$@"} >&2 ||
-    failed "the build" "$folder" " (a compiler that was killed had no memory: TROUPE_JOBS=1)"
+  mkdir -p "$folder" && [[ -w $folder ]] || die "cannot write to $folder"
+  {
+    flock --nonblock 9 || {
+      say "waiting for another build in ${folder#"$ROOT"/}"
+      flock 9
+    }
+    configure "$preset" "$folder"
+    say "building ${folder#"$ROOT"/}: ${*:-everything}"
+    cmake --build "$folder" --parallel "$JOBS" ${1+--target "$@"} >&2 9>&- ||
+      failed "the build" "$folder" " (a compiler that was killed had no memory: TROUPE_JOBS=1)"
+  } 9>"$folder/building.lock"
 }

@@ -23,28 +23,33 @@ Error other_model() {
   return unavailable("The head was started again with another model; send the request again.");
 }
 Error other_cluster() {
-  return unavailable("The journal in the head's state folder was of another cluster; send the "
-                     "request again.");
+  return unavailable(
+      "The journal in the head's state folder was of another cluster; send the "
+      "request again.");
 }
 Error other_numerics(const std::string& before, const std::string& now) {
   return unavailable("The head was started again with other numerics (" + now + " instead of " +
                      before + "), which give other tokens; send the request again.");
 }
 Error other_masks() {
-  return unavailable("The head was started again with another version of Troupe, whose grammars "
-                     "allow other tokens; send the request again.");
+  return unavailable(
+      "The head was started again with another version of Troupe, whose grammars "
+      "allow other tokens; send the request again.");
 }
 Error no_heading() {
-  return corrupt("The head's journal was damaged where it says of which model it is; send the "
-                 "request again.");
+  return corrupt(
+      "The head's journal was damaged where it says of which model it is; send the "
+      "request again.");
 }
 Error damaged_acceptance() {
-  return corrupt("What the head had written down of this request was damaged when it was started "
-                 "again; send the request again.");
+  return corrupt(
+      "What the head had written down of this request was damaged when it was started "
+      "again; send the request again.");
 }
 Error contradiction() {
-  return corrupt("The head's journal was damaged: it has two different answers to this request; "
-                 "send the request again.");
+  return corrupt(
+      "The head's journal was damaged: it has two different answers to this request; "
+      "send the request again.");
 }
 
 }  // namespace
@@ -60,8 +65,7 @@ void JournalGatherer::begin_file(const journal_format::Heading& heading, bool da
   journal_.change_clock();
   if (damaged)
     foreign_ = no_heading();
-  else if (!heading.model.empty() && !reader_.model.empty() &&
-           !is_of(heading.model, reader_.model))
+  else if (!heading.model.empty() && !reader_.model.empty() && !is_of(heading.model, reader_.model))
     foreign_ = other_model();
   else if (!heading.cluster.empty() && !reader_.cluster.empty() &&
            heading.cluster != reader_.cluster)
@@ -161,6 +165,8 @@ void JournalGatherer::add_foreign(const JournalRecord& record) {
     foreigners_.insert(accepted->request);
   } else if (const auto* forgotten = std::get_if<JournalForgotten>(&record)) {
     if (foreigners_.erase(forgotten->request) > 0) journal_.append(record);
+  } else if (const auto* ended = std::get_if<JournalEnded>(&record)) {
+    if (foreigners_.contains(ended->request)) over_.insert(ended->request);
   }
 }
 
@@ -177,8 +183,15 @@ void JournalGatherer::keep_name(const JournalAccepted& accepted) {
 }
 
 FileFindings JournalGatherer::end_file() {
-  for (const std::uint64_t request : foreigners_) end(request, *foreign_);
+  for (const std::uint64_t request : foreigners_) {
+    // What has had its answer does not lack it now.
+    if (over_.contains(request))
+      journal_.append(JournalEnded{request, journal_.last_end_unix_ms(), *foreign_});
+    else
+      end(request, *foreign_);
+  }
   foreigners_.clear();
+  over_.clear();
   return std::exchange(findings_, {});
 }
 

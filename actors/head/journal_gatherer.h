@@ -59,13 +59,14 @@ class JournalGatherer {
   const Reader& reader_;
   Journal journal_;
   FileFindings findings_;
-  std::optional<Error> foreign_;  ///< why nothing of this file goes on
-  std::set<std::uint64_t> foreigners_;  ///< requests that only this file tells of, then
+  std::optional<Error> foreign_;            ///< why nothing of this file goes on
+  std::set<std::uint64_t> foreigners_;      ///< requests that only this file tells of, then
+  std::set<std::uint64_t> over_;            ///< those of them that had ended
   std::unordered_set<std::uint64_t> told_;  ///< requests whose acceptance is in this file
-  std::uint64_t term_ = 0;        ///< the newest so far
-  bool outdated_ = false;         ///< this file is of an earlier life than the one before it
-  std::string numerics_;          ///< of what was read so far; empty: not known
-  std::optional<std::uint32_t> masks_;    ///< the same
+  std::uint64_t term_ = 0;                  ///< the newest so far
+  bool outdated_ = false;               ///< this file is of an earlier life than the one before it
+  std::string numerics_;                ///< of what was read so far; empty: not known
+  std::optional<std::uint32_t> masks_;  ///< the same
   std::set<std::uint64_t> contradicted_;  ///< requests
   /// Of requests whose acceptance is damaged: what could be read of their names.
   std::vector<std::shared_ptr<const RequestName>> salvaged_;

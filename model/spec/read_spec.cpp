@@ -1,6 +1,8 @@
 #include "model/spec/read_spec.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "model/gguf/gguf.h"
 #include "model/gguf/gguf_spec.h"
@@ -88,6 +90,17 @@ Result<ModelSpec> parse_model_spec(std::string_view json, const std::string& fil
   return std::move(b.spec);
 }
 
+Result<std::string> read_config(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder, ignored) &&
+      std::filesystem::symlink_status(file, ignored).type() ==
+          std::filesystem::file_type::not_found)
+    return not_found(folder +
+                     " is no model's folder: it has neither a config.json nor a GGUF file.");
+  return read_text_file(file, limits::kConfigBytesMax);
+}
+
 Result<ModelSpec> load_model_spec(const std::string& folder) {
   const auto gguf = find_gguf(folder);
   if (!gguf) return gguf.error();
@@ -95,10 +108,9 @@ Result<ModelSpec> load_model_spec(const std::string& folder) {
     const auto opened = open_gguf(**gguf);
     return opened ? gguf_spec(opened->header, **gguf) : opened.error();
   }
-  const std::string file = folder + "/config.json";
-  auto text = read_text_file(file, limits::kConfigBytesMax);
+  auto text = read_config(folder);
   if (!text) return text.error();
-  return parse_model_spec(*text, file);
+  return parse_model_spec(*text, folder + "/config.json");
 }
 
 }  // namespace troupe

@@ -13,6 +13,9 @@ namespace troupe {
 /// looks what the checkpoint has.
 Result<ModelSpec> parse_model_spec(std::string_view json, const std::string& file);
 
+/// The text of FOLDER/config.json; without one it is no model's folder.
+Result<std::string> read_config(const std::string& folder);
+
 /// Reads FOLDER/config.json, or the metadata of a GGUF file (model/gguf/gguf.h).
 Result<ModelSpec> load_model_spec(const std::string& folder);
 

@@ -85,7 +85,7 @@ def verdict(row):
     if not row["count"]:
         return "not measured"
     never = f", {row['never']} never" if row["never"] else ""
-    return f"broken ({row['over']} of {row['count']} over{never})" if row["over"] else "kept"
+    return f"over ({row['over']} of {row['count']}{never})" if row["over"] else "kept"
 
 
 def settle(counts, head_failed):

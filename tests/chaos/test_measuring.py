@@ -244,8 +244,8 @@ def test_a_verdict_is_by_the_longest():
         return measure.verdict(measure.row("x", *words, **more))
 
     assert said([0.01, 0.049], 0.05) == "kept"
-    assert said([0.01] * 99 + [0.051], 0.05) == "broken (1 of 100 over)"
-    assert said([0.01, 8], 0.05, never=1) == "broken (1 of 2 over, 1 never)"
+    assert said([0.01] * 99 + [0.051], 0.05) == "over (1 of 100)"
+    assert said([0.01, 8], 0.05, never=1) == "over (1 of 2, 1 never)"
     assert said([], 0.05) == "not measured"
     assert said([5]) == ""
 

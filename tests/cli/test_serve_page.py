@@ -13,7 +13,7 @@ SHAPES = {
     "R1-Distill-Qwen-1.5B": "r1-distill-qwen-1.5b", "R1-Distill-Qwen-7B": "r1-distill-qwen-7b",
     "R1-Distill-Qwen-14B": "r1-distill-qwen-14b", "R1-Distill-Qwen-32B": "r1-distill-qwen-32b",
     "R1-Distill-Llama-8B": "llama-3.1-8b", "R1-Distill-Llama-70B": "llama-3.1-70b",
-    "V2-Lite": "deepseek-v2-lite", "V3, R1, V3.1 (FP8)": "deepseek-v3",
+    "V2-Lite": "deepseek-v2-lite", "Qwen3-30B-A3B": "qwen3-30b-a3b", "V3, R1, V3.1 (FP8)": "deepseek-v3",
     "Kimi K2 (FP8)": "kimi-k2-base", "Kimi K2 Thinking (int4)": "kimi-k2-thinking",
 }  # fmt: skip
 CPUS = re.search(r"--memory-bandwidth \S+ --compute \S+ --network \S+", PAGE)[0].split()

@@ -82,7 +82,8 @@ def test_each_event_is_a_line_however_its_request_was_written(server):
     body = json.dumps({"input": ASKED, "stream": True, "max_output_tokens": 4, "tools": [TOOL],
                        "metadata": {"a": "b\nc"}, "text": {"format": {"type": "text"}}}, indent=4)  # fmt: skip
     assert "\n" in body
-    request = urllib.request.Request(server.base_url + "/v1/responses", body.replace("\n", "\r\n").encode(),
+    body = body.replace("\n", "\r\n").encode()
+    request = urllib.request.Request(server.base_url + "/v1/responses", body,
                                      {"Content-Type": "application/json"})  # fmt: skip
     with urllib.request.urlopen(request, timeout=running.PATIENCE_S) as answer:
         lines = [line for line in answer.read().decode().splitlines() if line]
@@ -96,9 +97,10 @@ def test_a_history_may_have_begun_with_another_server(ask):
     """Whose functions have other names."""
     call = {"type": "function_call", "call_id": "c1", "name": "mcp.files/read:1", "arguments": "{}"}
     told = {"type": "function_call_output", "call_id": "c1", "output": "It is empty."}
-    assert ask(input=[{"role": "user", "content": ASKED}, call, told], max_output_tokens=2).status == "incomplete"
+    asked = {"role": "user", "content": ASKED}
+    assert ask(input=[asked, call, told], max_output_tokens=2).status == "incomplete"
     with pytest.raises(openai.BadRequestError, match="1 to 256 of"):
-        ask(input=[{"role": "user", "content": ASKED}, call | {"name": "a b"}, told])
+        ask(input=[asked, call | {"name": "a b"}, told])
 
 
 def test_an_answer_is_parsed(ask):

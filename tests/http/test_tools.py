@@ -71,10 +71,11 @@ def test_what_must_be_called_is_called_right(client, choice):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_that_is_cut_is_not_told_as_one_to_carry_out(client, stream):
     """By a text of the request's own `stop`, among the arguments."""
-    fields = {"seed": 2, "tool_choice": {"type": "function", "function": {"name": "rhymes"}}, "stream": stream}
-    answer = ask(client, stop=["oon", "une"], **fields)
+    wanted = {"type": "function", "function": {"name": "rhymes"}}
+    answer = ask(client, seed=2, tool_choice=wanted, stop=["oon", "une"], stream=stream)
     choices = [chunk.choices[0] for chunk in answer if chunk.choices] if stream else answer.choices
-    calls = [call for choice in choices for call in (choice.delta if stream else choice.message).tool_calls or []]
+    messages = [choice.delta if stream else choice.message for choice in choices]
+    calls = [call for message in messages for call in message.tool_calls or []]
     arguments = "".join(call.function.arguments or "" for call in calls)
     assert arguments.endswith(('"m', '"j', '"sp')) and choices[-1].finish_reason == "stop"
 

@@ -31,7 +31,8 @@ constexpr const char* kChatHelp =
     "/system TEXT is what the model is told before it, from now on; alone: nothing.\n"
     "Ctrl-C ends an answer; twice, or Ctrl-D, the conversation.\n"
     "A line of \"\"\" begins and ends a question of several lines.\n"
-    "A blank before a line that begins with / makes it a question.";
+    "A blank before a line that begins with / makes it a question.\n"
+    "For a history and keys that edit: rlwrap troupe chat.";
 
 bool escapes_wanted() {
   const char* no = std::getenv("NO_COLOR");

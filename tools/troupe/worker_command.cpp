@@ -247,7 +247,8 @@ Command worker_command(const Doubles& doubles) {
           "  troupe worker --head 127.0.0.1:6379\n"
           "  troupe worker --head 10.0.0.1:6379 --join ./join --model /models/DeepSeek-V3\n"
           "  troupe worker --head 10.0.0.1:6379 --token K10...",
-      .flags = {{"--head", &o->head, "HOST:PORT of the head (default: the join file's)"},
+      .flags = {{"--head", &o->head,
+                 "HOST:PORT of the head, sought before those that the join file names"},
                 {"--join", &o->join, "The join file that the head wrote (default: STATE/join)"},
                 {"--token", &o->token,
                  "What `troupe token create` printed at the head: makes the join file, which "
