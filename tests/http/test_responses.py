@@ -79,8 +79,9 @@ def test_a_stream_says_it_piece_by_piece(ask):
 
 def test_each_event_is_a_line_however_its_request_was_written(server):
     """By hand and with line breaks, as people type it."""
-    body = json.dumps({"input": ASKED, "stream": True, "max_output_tokens": 4, "tools": [TOOL],
-                       "metadata": {"a": "b\nc"}, "text": {"format": {"type": "text"}}}, indent=4)  # fmt: skip
+    fields = {"input": ASKED, "stream": True, "max_output_tokens": 4, "tools": [TOOL],
+              "metadata": {"a": "b\nc"}, "text": {"format": {"type": "text"}}}  # fmt: skip
+    body = json.dumps(fields, indent=4)
     assert "\n" in body
     body = body.replace("\n", "\r\n").encode()
     request = urllib.request.Request(server.base_url + "/v1/responses", body,
