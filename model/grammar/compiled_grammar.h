@@ -16,7 +16,7 @@ class CompiledGrammar {
   /// The version of what a grammar's text and the tokens so far allow next. A change that allows
   /// others anywhere is a new one: an answer that began under another does not go on in the next
   /// head, and members must be alike (transport/protocol.h).
-  static constexpr std::uint32_t kMasksVersion = 1;
+  static constexpr std::uint32_t kMasksVersion = 2;
   /// More text is refused, before anything else is done with it.
   static constexpr std::size_t kTextBytesMax = 4u << 20;
   /// Calls among rules that begin with each other. Programming languages have a hundred.

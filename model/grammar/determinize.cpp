@@ -16,8 +16,10 @@ constexpr std::uint64_t kStatesPerState = 4;
 constexpr std::uint64_t kStatesAllowed = 1024;
 constexpr std::uint64_t kEdgesPerState = 64;
 constexpr std::uint64_t kEdgesAllowed = 1u << 18;
-/// All of them together may look at so many, some 200 ms; after that they are kept as they are.
-constexpr std::uint64_t kEdgesOfAll = 1u << 24;
+/// All of them together may look at so many, some 200 ms, and at these for each state; after that
+/// they are kept as they are.
+constexpr std::uint64_t kEdgesOfAll = 1u << 22;
+constexpr std::uint64_t kEdgesOfAllPerState = 16;
 
 class Determinizer {
  public:
@@ -36,7 +38,7 @@ class Determinizer {
       Automaton::Callee made{0, callee.min, callee.max, callee.live, false};
       if (callee.live) {
         first_ = static_cast<std::uint32_t>(out_.states.size());
-        const bool tried = edges_of_all_ <= kEdgesOfAll + kEdgesPerState * nfa_.states();
+        const bool tried = edges_of_all_ <= kEdgesOfAll + kEdgesOfAllPerState * nfa_.states();
         if (!tried || !subsets_of(callee, behind - callee.start)) keep(callee);
         made.start = start_;
         made.open = callee.max > 1 || open_;
