@@ -119,8 +119,8 @@ TEST_CASE("large grammars compile in proportion to their text") {
   }
 }
 
-/// Of the processor, which others may use as well: what compiling takes of many rules, of which each
-/// has 2^bits states of its own.
+/// Of the processor, which others may use as well: what it takes to compile many rules, of which
+/// each has 2^bits states of its own.
 double seconds_of_rules(int bits) {
   std::string text = "root ::= \"\"";
   for (int i = 0; i < 10000; ++i) {
