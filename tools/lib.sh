@@ -150,7 +150,7 @@ build() {
   {
     flock --nonblock 9 || {
       say "waiting for another build in ${folder#"$ROOT"/}"
-      flock 9
+      flock 9 || say "this folder cannot be locked: nobody else may build in it now"
     }
     configure "$preset" "$folder"
     say "building ${folder#"$ROOT"/}: ${*:-everything}"

@@ -168,7 +168,8 @@ class Answer {
   bool write_prompt_logprobs(const PromptState& prompt, LogprobsPlace& place);
   void write_message(JsonWriter& json, std::size_t index) const;
   void write_delta(JsonWriter& json, std::size_t index) const;
-  /// The choice's calls are whole, as its client would carry them out.
+  /// No stop string has cut the choice's last call. What the model breaks off is its client's to
+  /// complain of.
   bool called_whole(const Choice& choice) const;
   static void follow_arguments(Choice& choice, const CallDelta& call);
   /// What its client knows the choice's calls by; null: it called nothing.

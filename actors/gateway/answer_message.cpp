@@ -28,7 +28,7 @@ void Answer::follow_arguments(Choice& choice, const CallDelta& call) {
 }
 
 bool Answer::called_whole(const Choice& choice) const {
-  return !choice.arguments_open || choice.arguments.is_word();
+  return !choice.arguments_open || choice.arguments.is_word() || stops_.empty();
 }
 
 const char* Answer::calls_name(const Choice& choice) const {

@@ -84,7 +84,7 @@ void RequestBook::keep_hidden(std::uint64_t id) {
 
 void RequestBook::finish_choice(Request& request, Choice& choice, FinishReason reason) {
   choice.finished = true;
-  --request.unfinished;
+  if (--request.unfinished == 0) ++over_;
   room_.finish(choice.sequence);
   const std::size_t tokens = journal_.find(choice.sequence)->output.size();
   record(*request.prepared,
@@ -128,6 +128,7 @@ void RequestBook::close(std::uint64_t id) {
   const auto found = requests_.find(id);
   const Request& request = found->second;
   deadlines_.erase({request.deadline, id});
+  if (request.unfinished == 0) --over_;
   room_.remove(request.choices.front().sequence, *request.prepared);
   requests_.erase(found);
 }
@@ -223,7 +224,7 @@ void RequestBook::restore(std::uint64_t id, TimePoint now) {
       continue;
     }
     choice.finished = true;
-    --request.unfinished;
+    if (--request.unfinished == 0) ++over_;
     room_.finish(choice.sequence);
   }
 }
@@ -255,7 +256,7 @@ const std::pair<TimePoint, std::uint64_t>* RequestBook::next_deadline() const {
 RequestCounts RequestBook::counts(std::size_t computing) const {
   RequestCounts counts = counts_;
   counts.running = computing;
-  counts.waiting = requests_.size() - counts.running;
+  counts.waiting = requests_.size() - over_ - counts.running;
   return counts;
 }
 
@@ -264,12 +265,13 @@ std::vector<RequestSummary> RequestBook::list(std::size_t count_max) const {
   for (const auto& [id, request] : requests_) {
     if (list.size() == count_max) break;
     RequestSummary summary{.id = id,
-                           .running = request.begun(),
+                           .running = false,
                            .replica = {},
                            .prompt_tokens = request.prepared->prompt.size(),
                            .accepted = request.accepted};
     for (const Choice& choice : request.choices) {
       if (!summary.replica) summary.replica = choice.run.replica;
+      summary.running = summary.running || (choice.run.replica && choice.run.started);
       const Journal::Sequence& sequence = *journal_.find(choice.sequence);
       summary.tokens += sequence.output.size();
       summary.replays += sequence.attempt;
@@ -280,7 +282,7 @@ std::vector<RequestSummary> RequestBook::list(std::size_t count_max) const {
 }
 
 std::string RequestBook::violation() const {
-  std::size_t choices = 0;
+  std::size_t choices = 0, over = 0;
   for (const auto& [id, request] : requests_) {
     const std::string name = "request " + std::to_string(id);
     if (!deadlines_.contains({request.deadline, id})) return name + " has no deadline";
@@ -292,10 +294,12 @@ std::string RequestBook::violation() const {
       if (!sequence || sequence->request != id) return name + " is not in the journal";
     }
     if (unfinished != request.unfinished) return name + " miscounts its unfinished choices";
+    over += unfinished == 0 ? 1 : 0;
     if (unfinished == 0 && !keeping_.awaits(request.mark) && !keeping_.awaits(request.end_mark))
       return name + " is over, and still there";
     choices += request.choices.size();
   }
+  if (over != over_) return "the requests that are over are miscounted";
   if (deadlines_.size() != requests_.size()) return "a deadline has no request";
   if (journal_.requests() != requests_.size() + finished_.size())
     return "the journal holds what no request has";

@@ -179,7 +179,8 @@ class RequestBook {
   Room room_;
   Requests requests_;
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
-  RequestCounts counts_;  // without `waiting`
+  RequestCounts counts_;  // Without `running` and `waiting`.
+  std::size_t over_ = 0;  // Of requests_: all choices have finished.
 };
 
 }  // namespace troupe

@@ -82,10 +82,14 @@ class Children {
   }
 
   /// Ends those that the head had and has lost for a while: they hang, or it would have them again.
-  /// `nodes` are the processes that it has now. False: there is no need to look again.
+  /// `nodes` are the processes that it has now. Where this process stood still, too, the while
+  /// begins again. False: there is no need to look again.
   bool end_lost(const std::set<std::int64_t>& nodes) {
     bool again = false;
+    const bool watched = now() < looked_ + 3 * kLook;
+    looked_ = now();
     for (Slot& slot : slots_) {
+      if (!watched) slot.lost_at.reset();
       const bool has = slot.pid > 0 && nodes.contains(slot.pid);
       if (has) slot.had = true;
       if (has || !slot.had || slot.pid <= 0 || !respawn_ || stopping_) {
@@ -204,15 +208,16 @@ class Children {
   std::vector<Slot> slots_;
   const bool respawn_;
   std::atomic<bool> stopping_{false};
+  TimePoint looked_{};
 };
 
-/// The processes of this machine that are the head's nodes now.
-std::set<std::int64_t> processes_of(const HeadNode& head) {
-  std::set<std::int64_t> processes;
+/// The processes of the nodes that the head has now; none: it does not say.
+std::optional<std::set<std::int64_t>> processes_of(const HeadNode& head) {
   const auto status = nlohmann::json::parse(head.status_json());
+  if (!status.contains("nodes")) return std::nullopt;
+  std::set<std::int64_t> processes;
   for (const auto& node : status.at("nodes"))
-    if (node.at("host") == host_name() && node.at("state") != "lost")
-      processes.insert(node.at("pid").get<std::int64_t>());
+    if (node.at("state") != "lost") processes.insert(node.at("pid").get<std::int64_t>());
   return processes;
 }
 
@@ -382,10 +387,11 @@ int run(const CommonOptions& common, const UpOptions& o) {
   });
   while (!process.ended() && !hopeless && workers.ok()) {
     auto pause = children.start_due();
-    if (look.exchange(false) && children.end_lost(processes_of(head))) {
-      look = true;
-      pause = std::min(pause.value_or(kLook), kLook);
+    if (look.exchange(false)) {
+      const auto nodes = processes_of(head);
+      if (!nodes || children.end_lost(*nodes)) look = true;
     }
+    if (look) pause = std::min(pause.value_or(kLook), kLook);
     const auto signal = signals.wait(pause);
     if (signal == SIGTERM || signal == SIGINT) break;
     if (signal == SIGCHLD) children.reap();
@@ -418,7 +424,7 @@ Command up_command(const Doubles& doubles) {
                  .target = &o->workers,
                  .help = "Worker processes (default: 2)",
                  .range = Range{1, 64}},
-                {"--no-respawn", &o->no_respawn, "Start no new worker for one that died"}},
+                {"--no-respawn", &o->no_respawn, "Start no new worker for one that died or hangs"}},
       .run = [o](const Call& call) { return run(call.common, *o); },
       .takes_signals = true};
   add_head_flags(command, o->head);
