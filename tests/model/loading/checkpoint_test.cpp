@@ -135,7 +135,7 @@ TEST_CASE("broken folders") {
   Folder folder(kV3);
   SUBCASE("no config") {
     fs::remove(folder / "config.json");
-    check_says(folder.error(), {"config.json", "No such file"});
+    check_says(folder.error(), {"neither a config.json nor a GGUF file"});
   }
   SUBCASE("config is a folder") {
     fs::remove(folder / "config.json");
