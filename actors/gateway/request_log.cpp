@@ -14,8 +14,7 @@ constexpr std::size_t kPathBytesMax = 128;
 /// As far as it can stand in a line.
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, kPathBytesMax));
-  std::ranges::replace_if(
-      out, [](char c) { return c <= ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(out, [](char c) { return c <= ' ' || c > '~'; }, '?');
   return text.size() > kPathBytesMax ? out + "..." : out;
 }
 

@@ -487,7 +487,7 @@ class Session final : public HttpWire<Stream> {
 
   std::shared_ptr<Exchange> exchange_;
   std::optional<ServedRequest> served_;  // None: no head has been read.
-  HttpFields fields_;                    // Of every answer to the request.
+  HttpFields fields_;  // Of every answer to the request.
   bool keep_alive_ = false;
   bool head_only_ = false;
   bool version_1_0_ = false;

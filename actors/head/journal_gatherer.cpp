@@ -23,33 +23,28 @@ Error other_model() {
   return unavailable("The head was started again with another model; send the request again.");
 }
 Error other_cluster() {
-  return unavailable(
-      "The journal in the head's state folder was of another cluster; send the "
-      "request again.");
+  return unavailable("The journal in the head's state folder was of another cluster; send the "
+                     "request again.");
 }
 Error other_numerics(const std::string& before, const std::string& now) {
   return unavailable("The head was started again with other numerics (" + now + " instead of " +
                      before + "), which give other tokens; send the request again.");
 }
 Error other_masks() {
-  return unavailable(
-      "The head was started again with another version of Troupe, whose grammars "
-      "allow other tokens; send the request again.");
+  return unavailable("The head was started again with another version of Troupe, whose grammars "
+                     "allow other tokens; send the request again.");
 }
 Error no_heading() {
-  return corrupt(
-      "The head's journal was damaged where it says of which model it is; send the "
-      "request again.");
+  return corrupt("The head's journal was damaged where it says of which model it is; send the "
+                 "request again.");
 }
 Error damaged_acceptance() {
-  return corrupt(
-      "What the head had written down of this request was damaged when it was started "
-      "again; send the request again.");
+  return corrupt("What the head had written down of this request was damaged when it was started "
+                 "again; send the request again.");
 }
 Error contradiction() {
-  return corrupt(
-      "The head's journal was damaged: it has two different answers to this request; "
-      "send the request again.");
+  return corrupt("The head's journal was damaged: it has two different answers to this request; "
+                 "send the request again.");
 }
 
 }  // namespace
@@ -65,7 +60,8 @@ void JournalGatherer::begin_file(const journal_format::Heading& heading, bool da
   journal_.change_clock();
   if (damaged)
     foreign_ = no_heading();
-  else if (!heading.model.empty() && !reader_.model.empty() && !is_of(heading.model, reader_.model))
+  else if (!heading.model.empty() && !reader_.model.empty() &&
+           !is_of(heading.model, reader_.model))
     foreign_ = other_model();
   else if (!heading.cluster.empty() && !reader_.cluster.empty() &&
            heading.cluster != reader_.cluster)
@@ -183,13 +179,7 @@ void JournalGatherer::keep_name(const JournalAccepted& accepted) {
 }
 
 FileFindings JournalGatherer::end_file() {
-  for (const std::uint64_t request : foreigners_) {
-    // What has had its answer does not lack it now.
-    if (over_.contains(request))
-      journal_.append(JournalEnded{request, journal_.last_end_unix_ms(), *foreign_});
-    else
-      end(request, *foreign_);
-  }
+  for (const std::uint64_t request : foreigners_) end(request, *foreign_);
   foreigners_.clear();
   over_.clear();
   return std::exchange(findings_, {});
@@ -236,8 +226,9 @@ void JournalGatherer::add_salvaged() {
   }
 }
 
+/// What has had its answer does not lack it now, and is not counted.
 void JournalGatherer::end(std::uint64_t request, const Error& why) {
-  if (ended_++ == 0) ended_why_ = why.message;
+  if (!over_.contains(request) && ended_++ == 0) ended_why_ = why.message;
   journal_.append(JournalEnded{request, journal_.last_end_unix_ms(), why});
 }
 

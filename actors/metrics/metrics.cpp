@@ -138,9 +138,9 @@ struct Metrics::Impl {
   Histogram& queue_time =
       histogram("troupe:request_queue_time_seconds", "From accepting a request to its computation.",
                 phase_seconds());
-  Histogram& prefill_time =
-      histogram("troupe:request_prefill_time_seconds",
-                "From a request's first step to its first token.", phase_seconds());
+  Histogram& prefill_time = histogram("troupe:request_prefill_time_seconds",
+                                      "From a request's first step to its first token.",
+                                      phase_seconds());
   Histogram& decode_time = histogram("troupe:request_decode_time_seconds",
                                      "From a request's first token to its last.", phase_seconds());
   Histogram& inference_time =

@@ -104,9 +104,9 @@ std::optional<std::uint32_t> Placing::pick(const Choice& choice, std::size_t tok
   for (const auto& [id, replica] : replicas_) {
     const auto own = replica.unstarted_of.find(choice.owner);
     const std::size_t held = own == replica.unstarted_of.end() ? 0 : own->second;
-    if (replica.unstarted_tokens > 0 &&
-        !shares_.may_have(choice.owner, held, tokens, replica.unstarted_tokens,
-                          kUnstartedTokensMax))
+    if (replica.unstarted_tokens > 0 && !shares_.may_have(choice.owner, held, tokens,
+                                                          replica.unstarted_tokens,
+                                                          kUnstartedTokensMax))
       continue;
     // What stays away from a suspect cannot be taken for its accomplice, nor be held up by it.
     const bool shunned = choice.run.shunned.contains(id) || (trial_ && trial_->replica == id);
@@ -331,7 +331,8 @@ std::string Placing::violation(const RequestBook& book) const {
     for (const Choice& choice : request.choices) {
       const RequestBook::Run& run = choice.run;
       const auto owner = owners_.find(choice.owner);
-      const bool waits = owner != owners_.end() && owner->second.waiting.contains(turn_of(choice));
+      const bool waits =
+          owner != owners_.end() && owner->second.waiting.contains(turn_of(choice));
       const bool pauses = pausing_.contains({run.not_before, choice.sequence});
       const bool parks = parked_.contains(choice.sequence);
       const int places =

@@ -96,7 +96,7 @@ class Placing {
     std::size_t unstarted_tokens = 0;  ///< of the sequences that it has not begun with
     bool slow = false;
     SentPrefixes sent;
-    std::uint32_t forgotten = 0;                             ///< how often it has forgotten them
+    std::uint32_t forgotten = 0;  ///< how often it has forgotten them
     std::map<std::uint64_t, std::size_t> unstarted_of = {};  ///< unstarted_tokens by owner
   };
   /// Its place among those of its owner who wait: streams that were cut off first, then by

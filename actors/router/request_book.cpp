@@ -67,8 +67,7 @@ void RequestBook::keep_prompt_logprobs(std::uint64_t id) {
   for (std::size_t i = journal_.request(id)->prompt_logprobs->size(); i < gathered.size();) {
     const std::size_t end = std::min(gathered.size(), i + kARecord);
     const auto at = gathered.begin();
-    record(*request.prepared, JournalPrompt{id,
-                                            static_cast<std::uint32_t>(i),
+    record(*request.prepared, JournalPrompt{id, static_cast<std::uint32_t>(i),
                                             {at + static_cast<std::ptrdiff_t>(i),
                                              at + static_cast<std::ptrdiff_t>(end)}});
     i = end;
@@ -82,10 +81,14 @@ void RequestBook::keep_hidden(std::uint64_t id) {
     record(*request.prepared, of);
 }
 
-void RequestBook::finish_choice(Request& request, Choice& choice, FinishReason reason) {
+void RequestBook::note_finished(Request& request, Choice& choice) {
   choice.finished = true;
   if (--request.unfinished == 0) ++over_;
   room_.finish(choice.sequence);
+}
+
+void RequestBook::finish_choice(Request& request, Choice& choice, FinishReason reason) {
+  note_finished(request, choice);
   const std::size_t tokens = journal_.find(choice.sequence)->output.size();
   record(*request.prepared,
          JournalFinished{choice.sequence, reason, static_cast<std::uint32_t>(tokens)});
@@ -223,9 +226,7 @@ void RequestBook::restore(std::uint64_t id, TimePoint now) {
       ++counts_.replayed;
       continue;
     }
-    choice.finished = true;
-    if (--request.unfinished == 0) ++over_;
-    room_.finish(choice.sequence);
+    note_finished(request, choice);
   }
 }
 

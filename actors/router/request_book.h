@@ -87,11 +87,11 @@ class RequestBook {
     TimePoint accepted, deadline;
     GenerationTiming timing;
     bool first_event_sent = false;
-    std::uint32_t cached_tokens = 0;           ///< of the prompt, when it began
+    std::uint32_t cached_tokens = 0;  ///< of the prompt, when it began
     std::vector<TokenOutput> prompt_logprobs;  ///< gathered until complete, for the first event
     std::vector<float> hidden;                 ///< the same
     std::vector<Reader> readers;
-    bool goes_on = false;  ///< although nobody reads it
+    bool goes_on = false;    ///< although nobody reads it
     // In the journal that is kept; 0: there is nothing to wait for.
     std::uint64_t mark = 0;      ///< of its acceptance
     std::uint64_t end_mark = 0;  ///< of its last choice's end
@@ -168,6 +168,7 @@ class RequestBook {
   Request& open(std::uint64_t id, TimePoint now);
   void restore(std::uint64_t id, TimePoint now);
   void keep_finished(std::uint64_t id, TimePoint ended);
+  void note_finished(Request& request, Choice& choice);
   void close(std::uint64_t id);
   void end(std::uint64_t id, const std::optional<Error>& error, TimePoint now);
 

@@ -57,7 +57,8 @@ void Router::on(SubmitRequest submit, TimePoint now, Effects& effects) {
   const std::uint64_t ticket = submit.ticket;
   const PreparedRequest& asked = submit.request;
   if (const auto* group = group_of_key(asked)) {
-    if (group->body != asked.name->body) return effects.add(RequestAccepted{ticket, used_key()});
+    if (group->body != asked.name->body)
+      return effects.add(RequestAccepted{ticket, used_key()});
     if (const std::uint64_t known = group->requests[asked.name->index])
       return attach(ticket, known, {}, true, now, effects);
   }
@@ -174,8 +175,9 @@ void Router::on_event(const Address& from, const SequenceEvent& event, TimePoint
   if (event.started || !event.tokens.empty()) note_start(request, *choice, now, effects);
   accept_prompt_logprobs(request, event);
   if (!accept_hidden(request, event))
-    return retry(id, *choice, internal_error("Hidden states of a replica were lost on their way."),
-                 now, effects);
+    return retry(id, *choice,
+                 internal_error("Hidden states of a replica were lost on their way."), now,
+                 effects);
   accept_tokens(request, *choice, event, now, effects);
   if (choice->finished)
     placing_.release(journal(), *choice, event.finish == FinishReason::kNone, effects);

@@ -187,7 +187,7 @@ class Router {
     std::uint64_t mark = 0;
     Held news;
   };
-  std::deque<Unkept> unkept_;         ///< the oldest first
+  std::deque<Unkept> unkept_;  ///< the oldest first
   std::deque<Latecomer> latecomers_;  ///< whose turn it is first
 };
 

@@ -74,9 +74,8 @@ TEST_CASE("a flood of requests does not flood the log") {
   for (std::size_t i = 0; i < kAll; ++i)
     lines += log.line_of(chat(), TimePoint{} + 2s).has_value() ? 1 : 0;
   CHECK(lines == kRequestLinesPerSecondMax);
-  CHECK(log.line_of(chat(), TimePoint{} + 3s)
-            .value()
-            .ends_with("(7 requests before it are not shown)"));
+  CHECK(log.line_of(chat(), TimePoint{} + 3s).value().ends_with(
+      "(7 requests before it are not shown)"));
   CHECK(log.line_of(chat(), TimePoint{} + 3s).value().ends_with("s"));
 }
 
