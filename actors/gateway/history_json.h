@@ -1,13 +1,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "actors/metrics/request_history.h"
+#include "actors/metrics/metrics.h"
 
 namespace troupe {
 
-/// GET /cluster/history: a list of each figure, under the names of the status; the newest last.
-std::string history_json(const std::vector<RequestHistory::Slot>& slots);
+/// GET /cluster/history: a list of each figure, under the names of the status; the newest last,
+/// null where there was none.
+std::string history_json(const History& history);
 
 }  // namespace troupe

@@ -32,6 +32,7 @@ void HeadHands::carry_out(TokensCounted&& e, const Supervisor&) {
 }
 
 void HeadHands::carry_out(ImbalanceMeasured&& e, const Supervisor&) { surroundings->measured(e); }
+void HeadHands::carry_out(LoadsMeasured&& e, const Supervisor&) { surroundings->measured(e); }
 
 void HeadHands::carry_out(HeadMayEnd&& e, const Supervisor&) { surroundings->may_end(e); }
 

@@ -24,6 +24,7 @@ struct HeadHands {
   void carry_out(EventNoted&& e, const Supervisor&);
   void carry_out(TokensCounted&& e, const Supervisor&);
   void carry_out(ImbalanceMeasured&& e, const Supervisor&);
+  void carry_out(LoadsMeasured&& e, const Supervisor&);
   void carry_out(HeadMayEnd&& e, const Supervisor&);
   void carry_out(KeepNumerics&& e, const Supervisor&) { surroundings->keep(e); }
   void carry_out(KeepTensors&& e, const Supervisor&) { surroundings->keep(e); }

@@ -116,6 +116,7 @@ struct HeadNode::Impl final : HeadSurroundings, JournalStore {
   void noted(const ClusterEvent& event) override;
   void counted(const ExpertCounts& counts) override;
   void measured(const ImbalanceMeasured& imbalance) override;
+  void measured(const LoadsMeasured& loads) override;
   std::string status(const Supervisor& supervisor) override;
   void changed(const Supervisor& supervisor) override;
   void may_end(const HeadMayEnd& end) override;
@@ -360,6 +361,10 @@ void HeadNode::Impl::counted(const ExpertCounts& counts) {
 
 void HeadNode::Impl::measured(const ImbalanceMeasured& imbalance) {
   metrics->set_expert_imbalance(imbalance.layer, imbalance.imbalance);
+}
+
+void HeadNode::Impl::measured(const LoadsMeasured& loads) {
+  metrics->add_device_loads(loads.node, loads.utilization);
 }
 
 std::string HeadNode::Impl::status(const Supervisor& supervisor) {

@@ -30,6 +30,7 @@ class HeadSurroundings {
   virtual void noted(const ClusterEvent& event) = 0;
   virtual void counted(const ExpertCounts& counts) = 0;
   virtual void measured(const ImbalanceMeasured& imbalance) = 0;
+  virtual void measured(const LoadsMeasured& loads) = 0;
   virtual std::string status(const Supervisor& supervisor) = 0;
   /// A turn has ended.
   virtual void changed(const Supervisor& supervisor) = 0;

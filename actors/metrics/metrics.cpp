@@ -77,6 +77,7 @@ struct Metrics::Impl {
 
   std::mutex mutex;
   RequestHistory history{now()};  // guarded by mutex
+  DeviceLoads loads;              // guarded by mutex
   prometheus::Labels labels;
   prometheus::Registry registry;
 
@@ -185,6 +186,12 @@ void Metrics::set_http_connections(std::uint64_t open) {
   impl_->connections.Set(static_cast<double>(open));
 }
 
+void Metrics::add_device_loads(NodeId node, const std::vector<float>& utilization) {
+  std::lock_guard lock(impl_->mutex);
+  for (std::uint32_t i = 0; i < utilization.size(); ++i)
+    impl_->loads.add({node, i}, utilization[i], now());
+}
+
 void Metrics::add_prompt_tokens(std::uint64_t count) {
   impl_->prompt_tokens.Increment(static_cast<double>(count));
   impl_->note([&](RequestHistory& h, TimePoint at) { h.add_prompt_tokens(count, at); });
@@ -203,7 +210,10 @@ void Metrics::on_first_token(double seconds) {
   impl_->first_token.Observe(seconds);
   impl_->note([&](RequestHistory& h, TimePoint at) { h.add_first_token(seconds, at); });
 }
-void Metrics::on_inter_token(double seconds) { impl_->inter_token.Observe(seconds); }
+void Metrics::on_inter_token(double seconds) {
+  impl_->inter_token.Observe(seconds);
+  impl_->note([&](RequestHistory& h, TimePoint at) { h.add_inter_token(seconds, at); });
+}
 
 void Metrics::on_request_finished(const FinishedRequest& request) {
   Counter& counter = request.aborted                           ? impl_->success_abort
@@ -271,9 +281,12 @@ std::string Metrics::text() const {
   return prometheus::TextSerializer().Serialize(families);
 }
 
-std::vector<RequestHistory::Slot> Metrics::history() const {
+History Metrics::history() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->history.slots(now());
+  const TimePoint at = now();
+  History history{impl_->history.slots(at), {}};
+  history.devices = impl_->loads.loads(at, history.requests.size());
+  return history;
 }
 
 }  // namespace troupe

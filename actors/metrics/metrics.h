@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/metrics/device_loads.h"
 #include "actors/metrics/request_history.h"
 #include "runtime/generation.h"
 #include "runtime/sampling_params.h"
@@ -18,6 +19,13 @@ struct FinishedRequest {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generation_tokens = 0;  ///< of all choices
   GenerationTiming timing;
+};
+
+/// The last hour in slots, as many of each device as of requests; those that are not over are not
+/// told.
+struct History {
+  std::vector<RequestHistory::Slot> requests;
+  std::vector<DeviceLoads::Load> devices;
 };
 
 /// The process's metrics for Prometheus, under vLLM's names with the prefix `troupe:`. Every series
@@ -36,6 +44,8 @@ class Metrics {
   void set_kv_cache_usage(double fraction);  ///< 0 to 1, of all replicas' blocks
   void set_nodes(std::uint64_t ready);       ///< workers that can serve
   void set_http_connections(std::uint64_t open);
+  /// Of a node, by device: see DeviceLoads::add. Part of the history only.
+  void add_device_loads(NodeId node, const std::vector<float>& utilization);
 
   // --- What has happened ---
   void add_prompt_tokens(std::uint64_t count);
@@ -63,8 +73,8 @@ class Metrics {
 
   /// The text exposition format of GET /metrics.
   std::string text() const;
-  /// What requests did in the last hour: see RequestHistory::slots.
-  std::vector<RequestHistory::Slot> history() const;
+  /// What graphs show.
+  History history() const;
 
  private:
   struct Impl;

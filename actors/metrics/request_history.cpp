@@ -3,40 +3,26 @@
 #include <algorithm>
 
 namespace troupe {
-namespace {
-
-std::optional<Quantiles> quantiles_of(std::vector<float> values) {
-  if (values.empty()) return std::nullopt;
-  std::ranges::sort(values);
-  const auto at = [&](double part) {
-    return static_cast<double>(
-        values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1))]);
-  };
-  return Quantiles{at(0.5), at(0.99)};
-}
-
-}  // namespace
 
 RequestHistory::Slot& RequestHistory::at(TimePoint now) {
   const std::int64_t number = number_of(now);
   if (known_.empty() || known_.back().number < number) {
     Known next{number, {}};
     if (!known_.empty()) {
-      known_.back().slot.first_token_ms = quantiles_of(first_tokens_);
+      measure(known_.back().slot);
       next.slot.running = next.running = known_.back().running;
       next.slot.waiting = next.waiting = known_.back().waiting;
     }
     known_.push_back(std::move(next));
-    first_tokens_.clear();
+    first_token_ = inter_token_ = {};
     while (known_.size() > kSlots + 1) known_.pop_front();
   }
   return known_.back().slot;
 }
 
-void RequestHistory::add_first_token(double seconds, TimePoint now) {
-  (void)at(now);
-  if (first_tokens_.size() < kFirstTokensMax)
-    first_tokens_.push_back(static_cast<float>(seconds * 1e3));
+void RequestHistory::measure(Slot& slot) const {
+  slot.first_token_ms = first_token_.quantiles_ms();
+  slot.inter_token_ms = inter_token_.quantiles_ms();
 }
 
 void RequestHistory::set_running(std::uint64_t count, TimePoint now) {
@@ -65,11 +51,13 @@ std::vector<RequestHistory::Slot> RequestHistory::slots(TimePoint now) const {
   }
   for (std::int64_t number = begin; number < end; ++number) {
     if (next == known_.end() || next->number > number) {
-      slots.push_back({.running = running, .waiting = waiting, .first_token_ms = {}});
+      Slot& still = slots.emplace_back();
+      still.running = running;
+      still.waiting = waiting;
       continue;
     }
     slots.push_back(next->slot);
-    if (&*next == &known_.back()) slots.back().first_token_ms = quantiles_of(first_tokens_);
+    if (&*next == &known_.back()) measure(slots.back());
     running = next->running;
     waiting = next->waiting;
     ++next;

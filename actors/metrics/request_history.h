@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "actors/metrics/request_window.h"
+#include "actors/metrics/latency_bins.h"
 #include "runtime/clock.h"
 
 namespace troupe {
@@ -20,9 +20,12 @@ class RequestHistory {
 
   struct Slot {
     std::uint64_t prompt_tokens = 0, generation_tokens = 0;
-    std::uint64_t running = 0, waiting = 0;   ///< requests, the most at one time
-    std::optional<Quantiles> first_token_ms;  ///< none: no first token came
+    std::uint64_t running = 0, waiting = 0;  ///< requests, the most at one time
+    std::optional<Quantiles> first_token_ms, inter_token_ms;  ///< none: no such token came
   };
+
+  /// Of the slot that goes on.
+  static std::int64_t number_of(TimePoint at) { return at.time_since_epoch() / kSlot; }
 
   explicit RequestHistory(TimePoint began) : first_(number_of(began)) {}
 
@@ -30,7 +33,14 @@ class RequestHistory {
   void add_generation_tokens(std::uint64_t count, TimePoint now) {
     at(now).generation_tokens += count;
   }
-  void add_first_token(double seconds, TimePoint now);
+  void add_first_token(double seconds, TimePoint now) {
+    (void)at(now);
+    first_token_.add(seconds);
+  }
+  void add_inter_token(double seconds, TimePoint now) {
+    (void)at(now);
+    inter_token_.add(seconds);
+  }
   void set_running(std::uint64_t count, TimePoint now);
   void set_waiting(std::uint64_t count, TimePoint now);
 
@@ -44,14 +54,13 @@ class RequestHistory {
     Slot slot;
     std::uint64_t running = 0, waiting = 0;  ///< at its end
   };
-  static constexpr std::size_t kFirstTokensMax = 4096;  ///< of a slot that count; later ones do not
 
-  static std::int64_t number_of(TimePoint at) { return at.time_since_epoch() / kSlot; }
   Slot& at(TimePoint now);
+  void measure(Slot& slot) const;
 
   const std::int64_t first_;
-  std::deque<Known> known_;          ///< in which something happened; the last may not be over
-  std::vector<float> first_tokens_;  ///< of the last one, ms
+  std::deque<Known> known_;  ///< in which something happened; the last may not be over
+  LatencyBins first_token_, inter_token_;  ///< of the last one
 };
 
 }  // namespace troupe

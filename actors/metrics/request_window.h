@@ -5,14 +5,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "actors/metrics/latency_bins.h"
 #include "runtime/clock.h"
 
 namespace troupe {
-
-/// Half of the values are at most p50, 99 of 100 at most p99.
-struct Quantiles {
-  double p50 = 0, p99 = 0;
-};
 
 /// How requests fare right now, for the status.
 struct RequestRates {
@@ -23,8 +19,8 @@ struct RequestRates {
 };
 
 /// What requests did in the last ten seconds: slices of a second, the oldest of which drops out
-/// as time goes on. Takes constant memory however many tokens come; a quantile is exact to 5 %,
-/// the width of a bin. Not thread-safe; times must not go back.
+/// as time goes on. Takes constant memory however many tokens come. Not thread-safe; times must not
+/// go back.
 class RequestWindow {
  public:
   static constexpr std::size_t kSlices = 10;
@@ -40,20 +36,12 @@ class RequestWindow {
   RequestRates rates(TimePoint now) const;
 
  private:
-  /// Bins from 10 us to 1,000 s, each 5 % wider than the one before: ln(1e8) / ln(1.05) of them.
-  static constexpr std::size_t kBins = 378;
-  struct Histogram {
-    std::array<std::uint32_t, kBins> bins{};
-    void add(double seconds);
-  };
   struct Slice {
     std::int64_t number = -1;  ///< of the second that it holds
     std::uint64_t prompt_tokens = 0, generation_tokens = 0;
-    Histogram first_token, inter_token;
+    LatencyBins first_token, inter_token;
   };
   Slice& at(TimePoint now);
-  template <class Member>
-  std::optional<Quantiles> quantiles(std::int64_t newest, Member member) const;
 
   std::array<Slice, kSlices> slices_;
 };

@@ -56,6 +56,11 @@ struct ImbalanceMeasured {
   std::int32_t layer = 0;
   double imbalance = 1;
 };
+/// For the metrics: how busy a node's devices were since it told before, 0 to 1 each.
+struct LoadsMeasured {
+  NodeId node;
+  std::vector<float> utilization;
+};
 /// Everyone has left, or another is the head: this one may end.
 struct HeadMayEnd {
   std::string deposed_by = {};  ///< where that listens
@@ -101,8 +106,8 @@ struct ReadTensors {
 
 using SupervisorEffects =
     Effects<KeepNextNode, BindSession, CloseSession, SendToSession, AnswerStatus, EventNoted,
-            TokensCounted, ImbalanceMeasured, HeadMayEnd, KeepNumerics, KeepTensors, KeepCanary,
-            ForgetKnown, ReadTensors, KeepStandby, CopyKnown, AskStandby>;
+            TokensCounted, ImbalanceMeasured, LoadsMeasured, HeadMayEnd, KeepNumerics, KeepTensors,
+            KeepCanary, ForgetKnown, ReadTensors, KeepStandby, CopyKnown, AskStandby>;
 
 template <class T>
 requires TakesWire<SessionInbox, T>

@@ -110,6 +110,9 @@ void Supervisor::on(const Renew& renew, const Envelope& envelope, TimePoint now,
     ++counters_.garbage;
     return;
   }
+  LoadsMeasured loads{member->id, {}};
+  for (const auto& device : member->devices) loads.utilization.push_back(device.utilization);
+  effects.add(std::move(loads));
   member->proofs = renew.proofs;
   member->replicas.clear();
   for (const auto& report : renew.replicas)

@@ -29,6 +29,10 @@ MEASURE = """setTimeout(() => {
     if (text.offsetWidth < 160) found.uneven.push(text.innerText);  // squeezed
   const lefts = [...document.querySelectorAll("#figures > div")].map((box) => box.offsetLeft);
   found.columns = new Set(lefts).size;
+  const panels = [...document.querySelectorAll("section")].map((panel) => panel.getBoundingClientRect());
+  found.used = Math.max(...panels.map((panel) => panel.right)) -
+    Math.min(...panels.map((panel) => panel.left));
+  found.beside = new Set(panels.filter((panel) => panel.height > 0).map((panel) => panel.left)).size;
   const why = [...document.querySelectorAll("#nodes td.long")].pop();
   found.reason_lines = why ? why.getClientRects()[0].height / 20 : 0;
   top.document.body.dataset.found = JSON.stringify(found);
@@ -69,12 +73,14 @@ def measured(page, width, status):
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [400, 700, 1000, 1400])
+@pytest.mark.parametrize("width", [400, 700, 1000, 1400, 2560])
 @pytest.mark.parametrize("status", [busy_status, lambda asked: status_of("demo")], ids=["busy", "small"])
 def test_no_panel_is_cut_or_half_empty(page, width, status):
     found = measured(page, width, status)
     assert found["scroll"] <= 0 and not found["cut"]
     assert not found["empty"] and not found["uneven"]
+    assert found["used"] > 0.95 * width - 20
+    assert found["beside"] == (1 if width < 1000 else 2 if width < 1900 else 3)
 
 
 @needs_browser

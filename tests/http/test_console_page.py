@@ -212,13 +212,13 @@ for (let i = 5000; i >= 0; --i)
              (slot - i) * SLOT_MS);
 body.kept = samples.length;
 body.oldest = sampleValue(samples[0], "running");
-body.nothing = JSON.stringify(["p50", "p99", "in"].map((name) => sampleValue(samples[0], name)));
+body.nothing = JSON.stringify(["first50", "first99", "in"].map((name) => sampleValue(samples[0], name)));
 noteSample({ requests: { running: 3 } }, slot * SLOT_MS + 1000);
 noteSample({ requests: 3 }, slot * SLOT_MS + 2000);
 body.mean = sampleValue(samples[samples.length - 1], "running");
 $("panels").hidden = false;
 drawHistory();
-body.span = $("since-queue").textContent;
+body.span = document.querySelector(".since").textContent;
 body.top = $("top-queue").textContent;
 body.ink = new Set($("graph-queue").getContext("2d").getImageData(0, 0, 300, 60).data).size;
 samples = samples.slice(-30);
@@ -234,7 +234,7 @@ takeHistory({ slot_s: 1, prompt_tokens_per_s: [1] }, slot * SLOT_MS);
 takeHistory({}, slot * SLOT_MS);
 body.other = samples.length;
 samples = kept;
-body.short = $("since-queue").textContent;
+body.short = document.querySelector(".since").textContent;
 samples = [];"""
 
 
@@ -252,6 +252,49 @@ def test_graphs_keep_an_hour_and_no_more(page):
     assert found["top"] == "1000" and int(found["ink"]) > 5
     # And what the cluster really said.
     assert '<span id="now-tokens-1">600</span>' in dom and '<span id="now-ttft-0">7</span>' in dom
+
+
+MARKS = """const slot = Math.floor(Date.now() / SLOT_MS), body = document.body.dataset;
+const pixels = (name) => {
+  const canvas = $("graph-" + name), found = new Set();
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour("--bad").slice(i, i + 2), 16));
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  for (let i = 0; i < data.length; i += 4)
+    if (data[i] === r && data[i + 1] === g && data[i + 2] === b) found.add((i / 4) % canvas.width);
+  return [...found].map((x) => Math.round((20 * x) / canvas.width));  // where, of 20 parts
+};
+const devices = Array.from({ length: 3 }, (_, i) => ({ id: "node-" + (9 + i) + "/0", utilization: i / 2 }));
+samples = [];
+for (let i = 59; i >= 0; --i)
+  noteSample({ nodes: [{ devices }, { state: "lost", devices: [{ id: "node-1/0", utilization: 1 }] }] },
+             (slot - i) * SLOT_MS);
+noteMarks({ events: [{ time: ((slot - 45) * SLOT_MS) / 1000, kind: "node_joined", text: "a" },
+                     { time: ((slot - 15) * SLOT_MS) / 1000, kind: "node_lost", text: "its end" }] });
+$("panels").hidden = false;
+drawHistory();
+body.marks = JSON.stringify([...new Set(pixels("queue"))]);
+body.rows = JSON.stringify(span.rows);
+body.loads = JSON.stringify(span.rows.map((name) => sampleValue(span.shown[5], name)));
+body.strip = JSON.stringify(pixels("loads").length > 0);
+const queue = $("graph-queue"), at = { clientX: 0, clientY: 0, bubbles: true };
+at.clientX = queue.getBoundingClientRect().left + (queue.clientWidth * 44) / 59;
+queue.dispatchEvent(new PointerEvent("pointermove", at));
+body.then = $("then").textContent;
+queue.dispatchEvent(new PointerEvent("pointerleave"));
+body.point = $("then").textContent;
+samples = [];"""
+
+
+@needs_browser
+def test_graphs_mark_losses_and_show_the_load_of_each_device(page):
+    with Stub(page, lambda asked: status_of(), driver=MARKS) as stub:
+        dom = dump_dom(stub.url, 2)
+    body = re.search(r"<body[^>]*>", dom)[0]
+    found = {name: unescape(value) for name, value in re.findall(r'data-(\w+)="([^"]*)"', body)}
+    assert json.loads(found["marks"]) == [15]  # a loss; who joins is not marked so
+    assert json.loads(found["rows"]) == [f"load of node-{i}/0" for i in (9, 10, 11)]
+    assert json.loads(found["loads"]) == [0, 0.5, 1] and found["strip"] == "true"
+    assert found["then"].endswith("node_lost: its end") and "Point at a graph" in found["point"]
 
 
 @needs_browser

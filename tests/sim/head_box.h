@@ -101,6 +101,7 @@ class HeadBox final : private HeadSurroundings {
   void noted(const ClusterEvent& event) override;
   void counted(const ExpertCounts&) override {}
   void measured(const ImbalanceMeasured&) override {}
+  void measured(const LoadsMeasured&) override {}
   std::string status(const Supervisor& supervisor) override;
   void changed(const Supervisor& supervisor) override;
   void may_end(const HeadMayEnd& end) override;

@@ -107,6 +107,8 @@ TEST_CASE("the small answers") {
   const json history = client.get("/cluster/history").json();
   CHECK(history["slot_s"] == 5);
   CHECK(history["running"].size() == history["ttft_ms"]["p99"].size());
+  CHECK(history["running"].size() == history["inter_token_ms"]["p50"].size());
+  CHECK(history["utilization"] == json::object());
   CHECK(client.get("/version").json().contains("version"));
   answer = client.get("/metrics");
   CHECK(answer.headers["content-type"].starts_with("text/plain"));

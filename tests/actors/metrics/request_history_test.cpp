@@ -4,15 +4,10 @@
 
 #include <chrono>
 
+#include "tests/actors/metrics/slot.h"
+
 using namespace troupe;
 using namespace std::chrono_literals;
-
-namespace {
-
-/// Beginnings of slots.
-TimePoint slot(int number) { return TimePoint(RequestHistory::kSlot * (1000 + number)); }
-
-}  // namespace
 
 TEST_CASE("slots hold what came in them, and those that are not over are not told") {
   RequestHistory history(slot(0));
@@ -20,6 +15,7 @@ TEST_CASE("slots hold what came in them, and those that are not over are not tol
   history.set_running(2, slot(0) + 1s);
   history.add_prompt_tokens(10, slot(0) + 1s);
   for (const double s : {0.1, 0.2, 0.4}) history.add_first_token(s, slot(0) + 2s);
+  history.add_inter_token(0.01, slot(0) + 3s);
   history.set_running(1, slot(0) + 3s);
   history.add_generation_tokens(5, slot(1));
   history.add_generation_tokens(6, slot(1) + 4s);
@@ -29,13 +25,16 @@ TEST_CASE("slots hold what came in them, and those that are not over are not tol
   CHECK(slots[0].generation_tokens == 0);
   CHECK(slots[0].running == 2);
   REQUIRE(slots[0].first_token_ms);
-  CHECK(slots[0].first_token_ms->p50 == doctest::Approx(200));
-  CHECK(slots[0].first_token_ms->p99 == doctest::Approx(200));  // nearest rank, from below
+  CHECK(slots[0].first_token_ms->p50 == doctest::Approx(200).epsilon(0.05));
+  CHECK(slots[0].first_token_ms->p99 == doctest::Approx(400).epsilon(0.05));
+  REQUIRE(slots[0].inter_token_ms);
+  CHECK(slots[0].inter_token_ms->p50 == doctest::Approx(10).epsilon(0.05));
   const auto two = history.slots(slot(2));
   REQUIRE(two.size() == 2);
   CHECK(two[1].generation_tokens == 11);
   CHECK(two[1].running == 1);
   CHECK(!two[1].first_token_ms);
+  CHECK(!two[1].inter_token_ms);
 }
 
 TEST_CASE("where nothing happens requests stay what they were") {
