@@ -112,6 +112,53 @@ def test_one_ctrl_c_at_the_prompt_is_asked_about(troupe, served):
         assert screen.exit_code() == 0
 
 
+def test_lines_are_edited_and_found_again(troupe, served):
+    # Without a locale, too, what is typed is UTF-8.
+    with chat(troupe, served.env, LC_ALL="", LANG="") as screen:
+        prompted(screen)
+        screen.press("/system Sé bref!\x7f.\n")  # backspace
+        screen.wait("The model is told that from the next question on.")
+        screen.press("/no\x1b[D\x1b[D\x1b[3~\x1b[FX\n")  # left, left, delete, end
+        screen.wait("troupe: There is no /oX;")
+        screen.press("\x1b[A\x1b[A")  # up, up
+        screen.wait_match(r"> /system Sé bref\.\s*$")
+        screen.press("\x15\n")  # Ctrl-U: nothing is left of it
+        screen.press("\x12oX")  # Ctrl-R
+        screen.wait_match(r"> /oX\s*bck:oX\s*$")
+        screen.press("\x03")
+        screen.wait("Ctrl-C once more, or Ctrl-D, ends the conversation.")
+        prompted(screen)
+        screen.press("/quit\n")
+        assert screen.exit_code() == 0
+        screen.assert_left_as_found()
+
+
+def test_what_is_typed_while_it_answers_counts(troupe, served):
+    with chat(troupe, served.env, "--ignore-eos", "--max-tokens", "1000") as screen:
+        prompted(screen)
+        screen.press("What is brandy?\n")
+        screen.wait_written("distilled")
+        screen.press("/nonsense\nand half")
+        screen.wait("troupe: There is no /nonsense;")
+        screen.wait_match(r"> and half\s*$")
+        screen.press(" of it\x03")
+        screen.press('"""\nWhat is a river?\n"""\n')
+        screen.wait_written("river (noun)")
+        screen.press("\x04")
+        assert screen.exit_code() == 0
+        screen.assert_left_as_found()
+
+
+def test_a_terminal_that_cannot_move_its_cursor_will_do(troupe, served):
+    with chat(troupe, served.env, TERM="dumb") as screen:
+        prompted(screen)
+        screen.press("/nonsense\n")
+        screen.wait("troupe: There is no /nonsense;")
+        screen.press("/quit\n")
+        assert screen.exit_code() == 0
+        assert b"\x1b" not in screen.raw
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_answers(troupe, served, number):
     with chat(troupe, served.env, *ENDLESS) as screen:

@@ -5,6 +5,7 @@
 #include "tools/troupe/chat_source.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/flags.h"
+#include "tools/troupe/line_editor.h"
 #include "tools/troupe/signals.h"
 
 namespace troupe::cli {
@@ -38,6 +39,7 @@ int run(const Call& call, const ChatOptions& o) {
   if (o.engine.options.model.empty() && flag != nullptr)
     return fail_with(invalid_argument(
         flag->name + " goes with --model; a running cluster has its own way to compute."));
+  LineEditor::block_signals();
   auto source = open_first(call.common, o);
   if (!source.ok()) return fail_with(source.error());
   ChatSession::Options options{o.request, o.system,

@@ -32,7 +32,7 @@ constexpr const char* kChatHelp =
     "Ctrl-C ends an answer; twice, or Ctrl-D, the conversation.\n"
     "A line of \"\"\" begins and ends a question of several lines.\n"
     "A blank before a line that begins with / makes it a question.\n"
-    "For a history and keys that edit: rlwrap troupe chat.";
+    "Up and Ctrl-R find earlier lines; ~/.editrc says which keys do what (man editrc).";
 
 bool escapes_wanted() {
   const char* no = std::getenv("NO_COLOR");
@@ -119,7 +119,7 @@ ChatSession::ChatSession(Options options, ChatSource source)
       thoughts_(thoughts_wanted()),
       source_(std::move(source)),
       signals_(open_signals()),
-      reader_(signals_, limits::kHttpBodyBytesMax),
+      reader_(signals_, limits::kHttpBodyBytesMax, talks_),
       system_(options_.system) {}
 
 ChatSession::~ChatSession() { close(signals_); }
@@ -137,10 +137,6 @@ void ChatSession::note(const std::string& text) {
   print((dim ? "\x1b[2m" : "") + text + (dim ? "\x1b[0m\n" : "\n"));
 }
 
-void ChatSession::prompt() {
-  if (talks_) print(longer_ ? ". " : "> ");
-}
-
 void ChatSession::failed(const Error& error) {
   fail(error);
   if (!talks_) exit_ = error.code == ErrorCode::kInvalidArgument ? kUsage : kFailed;
@@ -149,9 +145,8 @@ void ChatSession::failed(const Error& error) {
 int ChatSession::run() {
   note("Talking to " + console::plain_text(source_->model) + ". /help tells more, Ctrl-D ends.");
   while (!exit_) {
-    prompt();
     std::string line;
-    switch (reader_.next(line)) {
+    switch (reader_.next(longer_ ? ". " : "> ", line)) {
       case QuestionReader::News::kLine:
         interrupted_ = false;
         on_line(line);

@@ -55,7 +55,6 @@ class ChatSession {
   void failed(const Error& error);
   void print(const std::string& text);
   void note(const std::string& text);
-  void prompt();
 
   const Options options_;
   const bool talks_;  // With somebody at a terminal.

@@ -7,6 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+
+#include "tools/troupe/line_editor.h"
 
 namespace troupe::cli {
 
@@ -15,7 +18,22 @@ int take_signal(int signals) {
   return read(signals, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-QuestionReader::News QuestionReader::next(std::string& line) {
+QuestionReader::QuestionReader(int signals, std::size_t bytes_max, bool prompts)
+    : signals_(signals),
+      bytes_max_(bytes_max),
+      prompts_(prompts),
+      editor_(prompts ? LineEditor::open(signals) : nullptr) {}
+
+QuestionReader::~QuestionReader() = default;
+
+QuestionReader::News QuestionReader::next(const std::string& prompt, std::string& line) {
+  if (editor_) return editor_->next(prompt, line);
+  if (prompts_) std::fputs(prompt.c_str(), stdout);
+  std::fflush(stdout);
+  return next_read(line);
+}
+
+QuestionReader::News QuestionReader::next_read(std::string& line) {
   while (true) {
     if (take_line(line)) return News::kLine;
     if (ended_) return News::kEnd;
