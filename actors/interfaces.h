@@ -146,6 +146,7 @@ struct CancelRequest {
 struct SessionUp {
   std::uint32_t session = 0;
   std::string peer;
+  std::string certificate = {};  ///< the name of the one that it has shown
 };
 /// Lane -> Supervisor: a session has ended.
 struct SessionDown {

@@ -44,10 +44,12 @@ struct SessionEnd {
   std::string text;  ///< one sentence for people
 };
 
-/// "host:port" of both ends of a session, as the socket sees them.
+/// "host:port" of both ends of a session, as the socket sees them, and the name of the certificate
+/// that the peer has shown.
 struct SessionEnds {
   std::string peer;
   std::string own = {};
+  std::string certificate = {};
 };
 
 /// What a lane tells its owner, always on the multiplexer's thread, in order of each session:
@@ -78,7 +80,8 @@ struct ControlStats {
 struct DeskVisit {
   std::string peer;  ///< "host:port"
   std::string request;
-  bool member = false;  ///< it has shown a certificate of the cluster, and wants the next
+  /// Of the certificate of the cluster that it has shown, and wants the next of; empty: none.
+  std::string certificate = {};
 };
 /// Answers once, by calling `reply` on any thread. Must not block.
 using EnrolmentDoor =
@@ -118,7 +121,8 @@ class ControlServer final : public SessionLane {
   /// `on_session_down` follows.
   void close(SessionId session, Duration deadline = std::chrono::seconds(1));
   ControlStats stats() const;
-  /// For sessions that begin from now on; those that are up go on. As listen()'s errors.
+  /// For sessions that begin from now on; those that are up go on, unless their certificates are
+  /// revoked. As listen()'s errors.
   Status use(const Credentials& credentials);
 
   // SessionLane

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "actors/control/credentials.h"
+
 namespace troupe::control {
 namespace {
 
-constexpr std::size_t kEntriesMax = 128;
+constexpr std::size_t kEntriesMax = kRevokedMax + 128;
 
 /// The next line without its end; false at the end of the text.
 bool next_line(std::string_view& rest, std::string_view& line) {

@@ -39,6 +39,22 @@ Credentials make_side(const control::Role& role, X509* ca, EVP_PKEY* ca_key) {
           control::write_key(key.get())};
 }
 
+constexpr std::string_view kRevoked = "revoked";
+
+/// The names that a file says are revoked, in its order.
+Result<std::vector<std::string>> read_revoked(const std::vector<control::Entry>& entries) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : entries) {
+    if (key != kRevoked) continue;
+    if (!is_certificate_name(value))
+      return corrupt("revokes '" + value.substr(0, 64) + "', which is no certificate's name");
+    names.push_back(value);
+  }
+  if (names.size() > kRevokedMax)
+    return corrupt("revokes more than " + std::to_string(kRevokedMax) + " certificates");
+  return names;
+}
+
 Error cannot_be_made() {
   return internal_error(
       "The cluster's certificates cannot be made: " + control::take_openssl_error() + ".");
@@ -46,14 +62,28 @@ Error cannot_be_made() {
 
 }  // namespace
 
+Result<std::string> certificate_name(const std::string& pem) {
+  const CertificatePtr certificate = control::read_certificate(pem);
+  if (!certificate) return corrupt("it is no certificate");
+  return control::name_of(certificate.get());
+}
+
+bool is_certificate_name(std::string_view text) {
+  return text.size() == 16 &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 Result<ClusterCredentials> parse_cluster_credentials(std::string_view text) {
   auto entries = control::parse_entries(kCredentialsTitle, text);
   if (!entries.ok()) return entries.error();
   const auto value = [&](std::string_view key) { return control::only_value(*entries, key); };
   const std::string ca = value("ca-certificate");
-  const ClusterCredentials credentials{{ca, value("head-certificate"), value("head-key")},
-                                       {ca, value("worker-certificate"), value("worker-key")},
-                                       value("ca-key")};
+  auto revoked = read_revoked(*entries);
+  if (!revoked.ok()) return revoked.error();
+  const ClusterCredentials credentials{
+      {ca, value("head-certificate"), value("head-key"), std::move(*revoked)},
+      {ca, value("worker-certificate"), value("worker-key")},
+      value("ca-key")};
   for (const Credentials* side : {&credentials.head, &credentials.worker})
     if (const Status status = control::check_credentials(*side); !status.ok())
       return corrupt("is damaged: " + status.error().message);
@@ -64,13 +94,14 @@ Result<ClusterCredentials> parse_cluster_credentials(std::string_view text) {
 }
 
 std::string format_cluster_credentials(const ClusterCredentials& credentials) {
-  return control::format_entries(kCredentialsTitle,
-                                 {{"ca-certificate", credentials.head.ca_certificate},
-                                  {"ca-key", credentials.ca_key},
-                                  {"head-certificate", credentials.head.certificate},
-                                  {"head-key", credentials.head.private_key},
-                                  {"worker-certificate", credentials.worker.certificate},
-                                  {"worker-key", credentials.worker.private_key}});
+  std::vector<control::Entry> entries{{"ca-certificate", credentials.head.ca_certificate},
+                                      {"ca-key", credentials.ca_key},
+                                      {"head-certificate", credentials.head.certificate},
+                                      {"head-key", credentials.head.private_key},
+                                      {"worker-certificate", credentials.worker.certificate},
+                                      {"worker-key", credentials.worker.private_key}};
+  for (const std::string& name : credentials.head.revoked) entries.emplace_back(kRevoked, name);
+  return control::format_entries(kCredentialsTitle, entries);
 }
 
 Result<ClusterCredentials> make_cluster_credentials(std::int64_t lifetime_s) {
@@ -94,7 +125,10 @@ Result<ClusterCredentials> renew_cluster_credentials(const ClusterCredentials& o
   const CertificatePtr ca = control::read_certificate(old.head.ca_certificate);
   const KeyPtr ca_key = control::read_key(old.ca_key);
   ClusterCredentials made = old;
-  if (which.head) made.head = make_side(control::head_role(lifetime_s), ca.get(), ca_key.get());
+  if (which.head) {
+    made.head = make_side(control::head_role(lifetime_s), ca.get(), ca_key.get());
+    made.head.revoked = old.head.revoked;
+  }
   if (which.worker)
     made.worker = make_side(control::worker_role(kClusterLifetimeS), ca.get(), ca_key.get());
   if (made.head.certificate.empty() || made.worker.certificate.empty()) return cannot_be_made();

@@ -17,8 +17,17 @@ struct Credentials {
   std::string ca_certificate;
   std::string certificate;
   std::string private_key;
+  /// Names of certificates (certificate_name) of the CA that this side takes no more. Of heads.
+  std::vector<std::string> revoked = {};
   bool operator==(const Credentials&) const = default;
 };
+
+inline constexpr std::size_t kRevokedMax = 1000;
+
+/// What a certificate is called, and every one that it is renewed by: 16 small hexadecimal digits.
+/// kCorrupt: the PEM text is none.
+Result<std::string> certificate_name(const std::string& pem);
+bool is_certificate_name(std::string_view text);
 
 /// What the head keeps in its state folder, and hands out in the join file (the worker's part).
 struct ClusterCredentials {

@@ -72,13 +72,16 @@ void EnrolmentDesk::run() {
 }
 
 control::EnrolmentReply EnrolmentDesk::serve(const DeskVisit& visit) {
-  if (!visit.member) return redeem(visit);
+  if (visit.certificate.empty()) return redeem(visit);
   const auto asked = control::parse_renewal(visit.request);
   if (!asked.ok())
     return no("The request for a renewal " + asked.error().message +
               "; use the head's version of Troupe here too.");
   if (credentials_.ca_key.empty()) return no(std::string(kSignsNothingSentence));
-  auto reply = certify(*asked);
+  // It may have come just before.
+  if (std::ranges::find(credentials_.head.revoked, visit.certificate) !=
+      credentials_.head.revoked.end()) return {};
+  auto reply = certify(*asked, visit.certificate);
   if (reply.refusal.empty())
     if (const auto line = renewals_.line_of(visit.peer + " has its next certificate.", now());
         !line.empty())
@@ -109,14 +112,15 @@ control::EnrolmentReply EnrolmentDesk::redeem(const DeskVisit& visit) {
     lines_.warn(redeemed.error().message, now());
     return {};
   }
-  auto reply = certify(request->signing_request);
+  auto reply = certify(request->signing_request, "");
   if (reply.refusal.empty())
     logger().info("{} has a certificate now, by the token {}.", visit.peer, request->token);
   return reply;
 }
 
-/// What the request says of itself, such as a name, is not looked at.
-control::EnrolmentReply EnrolmentDesk::certify(const std::string& signing_request) const {
+/// What the request says of itself is not looked at. `name`: of the one that it renews.
+control::EnrolmentReply EnrolmentDesk::certify(const std::string& signing_request,
+                                               const std::string& name) const {
   const auto asked = control::read_request(signing_request);
   if (!asked)
     return no("The request for a certificate is not readable; use the head's version here.");
@@ -124,7 +128,8 @@ control::EnrolmentReply EnrolmentDesk::certify(const std::string& signing_reques
   const auto ca_key = control::read_key(credentials_.ca_key);
   ERR_clear_error();
   const auto certificate = control::sign(control::worker_role(lifetime_s_),
-                                         X509_REQ_get0_pubkey(asked.get()), ca.get(), ca_key.get());
+                                         X509_REQ_get0_pubkey(asked.get()), ca.get(), ca_key.get(),
+                                         name);
   if (!certificate)
     return no("The certificate cannot be made: " + control::take_openssl_error() + ".");
   return {credentials_.head.ca_certificate, control::write_certificate(certificate.get()), {}};

@@ -44,7 +44,8 @@ class EnrolmentDesk {
   void run();
   control::EnrolmentReply serve(const DeskVisit& visit);
   control::EnrolmentReply redeem(const DeskVisit& visit);
-  control::EnrolmentReply certify(const std::string& signing_request) const;
+  control::EnrolmentReply certify(const std::string& signing_request,
+                                  const std::string& name) const;
 
   ClusterCredentials credentials_;  // of the thread
   const std::int64_t lifetime_s_;

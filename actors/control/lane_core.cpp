@@ -157,6 +157,18 @@ void LaneCore::listen(int fd) {
     ::close(fd);
 }
 
+void LaneCore::use(std::shared_ptr<TlsContext> context) {
+  context_ = std::move(context);
+  std::vector<Connection*> revoked;
+  for (const auto& [session, connection] : sessions_)
+    if (context_->revokes(connection->tls.peer_name())) revoked.push_back(connection);
+  for (Connection* connection : revoked) {
+    const std::string why = "its certificate " + connection->tls.peer_name() + " was revoked";
+    logger().warn("{} is cut off: {}.", connection->peer, why);
+    end(*connection, {SessionEndKind::kForeign, why}, false);
+  }
+}
+
 void LaneCore::on_accepted(Handle handle) {
   set_control_socket_options(descriptor(handle));
   auto& connection = connections_[handle];
@@ -268,7 +280,8 @@ void LaneCore::come_up(Connection& connection) {
     flows_[connection.session];
   }
   events_.on_session_up(connection.session,
-                        {connection.peer, own_end_of(descriptor(connection.handle))});
+                        {connection.peer, own_end_of(descriptor(connection.handle)),
+                         connection.tls.peer_name()});
 }
 
 void LaneCore::take_frames(Connection& connection, std::span<const std::byte> plain) {
@@ -352,7 +365,9 @@ void LaneCore::fail_handshake(Connection& connection) {
     if (failure.foreign)
       stranger_lines_.warn(
           connection.peer + " was refused: its certificate " +
-              (failure.ended ? "has ended." : "is not of this cluster (" + failure.text + ")."),
+              (failure.ended     ? "has ended."
+               : failure.revoked ? "was revoked."
+                                 : "is not of this cluster (" + failure.text + ")."),
           now());
     return end(connection, {SessionEndKind::kForeign, failure.text}, true);
   }
@@ -360,8 +375,11 @@ void LaneCore::fail_handshake(Connection& connection) {
     const std::string what =
         failure.ended ? " says that this machine's certificate has ended; copy the join file from "
                         "the head again, or join with a new --token."
-                      : " belongs to another cluster than the join file (" + failure.text +
-                            "); use the join file that this head wrote.";
+        : failure.revoked
+            ? " says that this machine's certificate was revoked; to come back, remove the join "
+              "file, and join with a new --token."
+            : " belongs to another cluster than the join file (" + failure.text +
+                  "); use the join file that this head wrote.";
     return end(connection, {SessionEndKind::kForeign, "The head at " + connection.peer + what},
                true);
   }

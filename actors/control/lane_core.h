@@ -76,7 +76,8 @@ class LaneCore : public std::enable_shared_from_this<LaneCore> {
   void adopt(SessionId session, int fd, std::string peer, TimePoint deadline);
   void give_up(SessionId session, SessionEnd end);
   void close(SessionId session, TimePoint deadline);
-  void use(std::shared_ptr<TlsContext> context) { context_ = std::move(context); }
+  /// For connections that begin; those that are up and whose certificates it revokes end.
+  void use(std::shared_ptr<TlsContext> context);
 
  private:
   using Phase = Connection::Phase;

@@ -14,8 +14,9 @@ void LaneCore::take_enrolment(Connection& connection) {
   if (frames.empty()) return;
   connection.has_asked = true;
   const auto* text = reinterpret_cast<const char*>(frames.front().data());
-  const bool member = connection.tls.purpose() == TlsPurpose::kRenewal;
-  options_.enrol({connection.peer, std::string(text, frames.front().size()), member},
+  const bool renews = connection.tls.purpose() == TlsPurpose::kRenewal;
+  options_.enrol({connection.peer, std::string(text, frames.front().size()),
+                  renews ? connection.tls.peer_name() : std::string()},
                  [core = shared_from_this(), stranger = connection.stranger](std::string reply) {
                    core->post([core = core.get(), stranger, reply = std::move(reply)] {
                      core->answer_enrolment(stranger, reply);

@@ -1,16 +1,25 @@
 #include "actors/control/signing.h"
 
+#include <openssl/err.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 
 namespace troupe::control {
 namespace {
 
 constexpr std::int64_t kSecondsOfDay = 24 * 60 * 60;
 constexpr const char* kSignOnly = "critical,digitalSignature";
+
+bool add_to_subject(X509_NAME* subject, const char* field, const std::string& value) {
+  return X509_NAME_add_entry_by_txt(subject, field, MBSTRING_ASC,
+                                    reinterpret_cast<const unsigned char*>(value.c_str()), -1, -1,
+                                    0) == 1;
+}
 
 bool add_extension(X509* certificate, X509* issuer, int nid, const char* value) {
   X509V3_CTX context;
@@ -34,7 +43,20 @@ Role worker_role(std::int64_t lifetime_s) {
   return {"Troupe worker", "critical,CA:FALSE", kSignOnly, "clientAuth", lifetime_s};
 }
 
-CertificatePtr sign(const Role& role, EVP_PKEY* key, X509* issuer, EVP_PKEY* issuer_key) {
+std::string name_of(X509* certificate) {
+  std::array<char, 17> text{};
+  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_serialNumber, text.data(),
+                                text.size()) == 16)
+    return text.data();
+  std::uint64_t serial = 0;
+  ASN1_INTEGER_get_uint64(&serial, X509_get0_serialNumber(certificate));
+  ERR_clear_error();
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(serial));
+  return text.data();
+}
+
+CertificatePtr sign(const Role& role, EVP_PKEY* key, X509* issuer, EVP_PKEY* issuer_key,
+                    const std::string& name) {
   CertificatePtr certificate(X509_new());
   if (!certificate) return nullptr;
   X509* x = certificate.get();
@@ -48,11 +70,10 @@ CertificatePtr sign(const Role& role, EVP_PKEY* key, X509* issuer, EVP_PKEY* iss
   const auto rest = static_cast<long>(role.lifetime_s % kSecondsOfDay);
   ok = ok && X509_gmtime_adj(X509_getm_notBefore(x), -early);
   ok = ok && X509_time_adj_ex(X509_getm_notAfter(x), days, rest, nullptr);
-  X509_NAME* name = X509_get_subject_name(x);
-  ok = ok && X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                                        reinterpret_cast<const unsigned char*>(role.name.c_str()),
-                                        -1, -1, 0) == 1;
-  ok = ok && X509_set_issuer_name(x, issuer ? X509_get_subject_name(issuer) : name) == 1;
+  X509_NAME* subject = X509_get_subject_name(x);
+  ok = ok && add_to_subject(subject, "CN", role.name);
+  ok = ok && (name.empty() || add_to_subject(subject, "serialNumber", name));
+  ok = ok && X509_set_issuer_name(x, issuer ? X509_get_subject_name(issuer) : subject) == 1;
   ok = ok && X509_set_pubkey(x, key) == 1;
   X509* signer = issuer ? issuer : x;
   ok = ok && add_extension(x, signer, NID_basic_constraints, role.constraints);

@@ -9,6 +9,7 @@
 
 #include "actors/control/certificate_life.h"
 #include "actors/control/pem.h"
+#include "actors/control/signing.h"
 
 // OpenSSL keeps errors in a queue of the thread, which all sessions share: code that does not clear
 // it before a call may take another session's error for his own and close a healthy connection.
@@ -60,9 +61,20 @@ int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* chose
   return SSL_TLSEXT_ERR_OK;
 }
 
+/// The context of the session that verifies.
+const TlsContext& context_of(X509_STORE_CTX* store) {
+  const auto* ssl = static_cast<const SSL*>(
+      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  return *static_cast<const TlsContext*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+}
+
 /// Only the head asks what time it is: it is the one whose clock the certificates were made by.
-int verify_not_ended(int good, X509_STORE_CTX* store) {
+int verify_still_good(int good, X509_STORE_CTX* store) {
   if (good != 1 || X509_STORE_CTX_get_error_depth(store) != 0) return good;
+  if (context_of(store).revokes(name_of(X509_STORE_CTX_get_current_cert(store)))) {
+    X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REVOKED);
+    return 0;
+  }
   const auto life = life_of(write_certificate(X509_STORE_CTX_get_current_cert(store)));
   if (life.ok() && !has_ended(*life, unix_seconds())) return good;
   X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_HAS_EXPIRED);
@@ -98,7 +110,7 @@ ContextPtr make_context() {
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_max_cert_list(context.get(), kCertificateListBytesMax);
-  // The machines' clocks may be apart: see verify_not_ended.
+  // The machines' clocks may be apart: see verify_still_good.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context.get()), X509_V_FLAG_NO_CHECK_TIME);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   return context;
@@ -125,12 +137,15 @@ Result<std::shared_ptr<TlsContext>> TlsContext::make(const Credentials& credenti
   if (side == TlsSide::kServer) {
     // Who gives no certificates is asked nothing of their time: its clock made none.
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                       desk ? verify_not_ended : nullptr);
+                       desk ? verify_still_good : nullptr);
     if (desk) SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, nullptr);
   } else if (desk && !ask_for(context.get(), kRenewalProtocol)) {
     return internal_error("TLS cannot be set up: " + take_openssl_error() + ".");
   }
-  return std::shared_ptr<TlsContext>(new TlsContext(context.release(), side));
+  std::shared_ptr<TlsContext> made(new TlsContext(context.release(), side));
+  made->revoked_ = {credentials.revoked.begin(), credentials.revoked.end()};
+  SSL_CTX_set_app_data(made->get(), made.get());
+  return made;
 }
 
 Result<std::shared_ptr<TlsContext>> TlsContext::make_pinned(const std::string& ca_hash) {
@@ -169,13 +184,18 @@ TlsPurpose TlsSession::purpose() const {
   return name == kRenewalProtocol.substr(1) ? TlsPurpose::kRenewal : TlsPurpose::kEnrolment;
 }
 
+std::string TlsSession::peer_name() const {
+  X509* certificate = SSL_get0_peer_certificate(ssl_);
+  return certificate ? name_of(certificate) : std::string();
+}
+
 void TlsSession::fail() {
   state_ = State::kFailed;
   const unsigned long code = ERR_peek_error();
   const int reason = ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0;
   const long verified = SSL_get_verify_result(ssl_);
   if (verified != X509_V_OK) {
-    failure_ = {true, verified == X509_V_ERR_CERT_HAS_EXPIRED,
+    failure_ = {true, verified == X509_V_ERR_CERT_HAS_EXPIRED, verified == X509_V_ERR_CERT_REVOKED,
                 X509_verify_cert_error_string(verified)};
     ERR_clear_error();
     return;
@@ -183,6 +203,7 @@ void TlsSession::fail() {
   failure_.foreign =
       is_certificate_alert(reason) || reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
   failure_.ended = reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED;
+  failure_.revoked = reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED;
   failure_.text = take_openssl_error();
 }
 
@@ -201,7 +222,7 @@ TlsSession::State TlsSession::receive(std::span<const char> bytes, std::vector<s
         context_->side() == TlsSide::kServer && purpose() == TlsPurpose::kEnrolment;
     if (!needs_none &&
         (SSL_get0_peer_certificate(ssl_) == nullptr || SSL_get_verify_result(ssl_) != X509_V_OK)) {
-      failure_ = {true, false, "it showed no certificate"};
+      failure_ = {true, false, false, "it showed no certificate"};
       return state_ = State::kFailed;
     }
     state_ = State::kOpen;

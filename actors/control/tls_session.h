@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,12 +44,15 @@ class TlsContext {
 
   SSL_CTX* get() const { return context_; }
   TlsSide side() const { return side_; }
+  /// Whether a certificate of this name is taken no more.
+  bool revokes(const std::string& name) const { return revoked_.contains(name); }
 
  private:
   TlsContext(SSL_CTX* context, TlsSide side) : context_(context), side_(side) {}
   SSL_CTX* context_;
   TlsSide side_;
   std::string pinned_;  ///< the CA's hash, if only that is known
+  std::set<std::string> revoked_;
 };
 
 class TlsSession {
@@ -61,7 +65,8 @@ class TlsSession {
   };
   struct Failure {
     bool foreign = false;  ///< the certificates do not belong together, as either side noticed
-    bool ended = false;    ///< then: the client's was good, and is no more
+    // Then: the client's was good, and is no more.
+    bool ended = false, revoked = false;
     std::string text;
   };
 
@@ -84,6 +89,8 @@ class TlsSession {
   /// What both agreed on; else kMessages. Only meaningful after the handshake.
   TlsPurpose purpose() const;
   const Failure& failure() const { return failure_; }
+  /// Of the certificate that the peer has shown: see certificate_name. Empty: none.
+  std::string peer_name() const;
 
  private:
   void fail();

@@ -26,6 +26,7 @@ struct Member {
   NodeId id;
   Incarnation incarnation;
   std::uint32_t session = 0;
+  std::string certificate;  ///< the name of the one that its machine has shown
   Join inventory;
   MemberState state = MemberState::kJoining;
   TimePoint last_renew{};

@@ -4,9 +4,10 @@
 
 namespace troupe {
 
-void Sessions::open(std::uint32_t session, std::string peer, TimePoint now) {
-  Session& s = sessions_[session];
-  s.peer = std::move(peer);
+void Sessions::open(SessionUp up, TimePoint now) {
+  Session& s = sessions_[up.session];
+  s.peer = std::move(up.peer);
+  s.certificate = std::move(up.certificate);
   s.opened = now;
 }
 

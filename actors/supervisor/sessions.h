@@ -20,7 +20,8 @@ class Sessions {
  public:
   enum class Kind : std::uint8_t { kStranger, kClient, kStandby, kMember };
   struct Session {
-    std::string peer;  ///< where from, for people
+    std::string peer;         ///< where from, for people
+    std::string certificate;  ///< the name of what it has shown
     TimePoint opened{};
     Kind kind = Kind::kStranger;
     NodeId member;  ///< of a member's session
@@ -31,7 +32,7 @@ class Sessions {
   /// The time on the clock of the wall at `started`.
   Sessions(TimePoint started, std::int64_t started_unix_ms) : log_(started, started_unix_ms) {}
 
-  void open(std::uint32_t session, std::string peer, TimePoint now);
+  void open(SessionUp up, TimePoint now);
   /// The session has ended. The node that it spoke for, if it was a member's.
   std::optional<NodeId> end(std::uint32_t session);
   /// Null if there is none.

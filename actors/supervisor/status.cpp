@@ -46,6 +46,7 @@ Json node_json(const Supervisor& supervisor, const Member& member, TimePoint now
                {"devices", std::move(devices)},
                {"incarnation", member.incarnation.value},
                {"version", member.inventory.version},
+               {"certificate", member.certificate},
                {"fabric", member.inventory.fabric_description}};
   if (member.load_total > 0) {
     node["load"] = {{"bytes_done", member.load_done}, {"bytes_total", member.load_total}};

@@ -33,12 +33,13 @@ Supervisor::Supervisor(SupervisorOptions options)
 
 void Supervisor::on(SessionUp up, TimePoint now, Effects& effects) {
   SupervisorTurn turn = turn_of(now, effects);
-  sessions_.open(up.session, std::move(up.peer), now);
+  const std::uint32_t session = up.session;
+  sessions_.open(std::move(up), now);
   if (sessions_.size() > limits::kSessionsMax) {
-    refuse_session(up.session,
+    refuse_session(session,
                    resource_exhausted("The head has as many sessions as it may; try later."), turn);
   } else {
-    send_to_session(effects, up.session,
+    send_to_session(effects, session,
                     Greeting{kProtocol, options_.cluster_id, options_.version, options_.model_path,
                              options_.checkpoint_hash, members_.numerics(), options_.model_place});
   }

@@ -52,6 +52,7 @@ void Supervisor::let_in(std::uint32_t session, const Join& join, SupervisorTurn&
   const Member& member =
       members_.add(id, session, join, turn.now,
                    goes_on ? std::optional(join.held_role->incarnation) : std::nullopt);
+  if (const auto* shown = sessions_.find(session)) members_.at(id).certificate = shown->certificate;
   sessions_.become_member(session, id);
   ++counters_.joined;
   turn.effects.add(BindSession{session, id, member.incarnation});

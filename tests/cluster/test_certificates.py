@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -88,6 +89,53 @@ def put(path, certificate, key, who):
     for name, new in ((f"{who}-certificate", certificate), (f"{who}-key", key)):
         text = text.replace(block(text, name), new)
     path.write_text(text)
+
+
+def test_a_worker_is_cut_off_by_its_certificate_and_stays_out(cluster):
+    """Also with what its certificate was renewed by meanwhile, which whoever has its key can have done."""
+    head = start_head(cluster, *SMALL)
+    join = own_join(cluster)
+    worker = cluster.worker("--join", join, "--token", token_of(cluster, "--once"))
+    other = cluster.worker()  # with the join file
+    wait_until(lambda: len(cluster.ready_nodes()) == 2, "both are ready")
+    cluster.wait_ready()
+    by_name = {n["pid"]: (n["id"], n["certificate"]) for n in cluster.ready_nodes()}
+    node, name = by_name[worker.popen.pid]
+    shared = by_name[other.popen.pid]
+    stolen = cluster.folder / "stolen"
+    shutil.copy(join, stolen)
+    renewed = run("certificate", "renew", "--join", stolen, env=cluster.env)
+    assert renewed.returncode == 0 and name in renewed.stdout, renewed.stderr
+    assert block(stolen.read_text(), "worker-key") != block(join.read_text(), "worker-key")
+
+    refused = run("certificate", "revoke", shared[0], env=cluster.env)
+    assert refused.returncode == 1 and shared[1] in refused.stderr and "shares" in refused.stderr
+    for wrong in ("node-77", "xyz", name[:15]):
+        assert run("certificate", "revoke", wrong, env=cluster.env).returncode != 0
+
+    def ask(_):
+        return cluster.complete("brandy", max_tokens=500, ignore_eos=True, temperature=0)
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = pool.map(ask, range(4))
+        wait_until(lambda: cluster.status()["requests"]["running"] == 4, "all are under way")
+        revoked = run("certificate", "revoke", node, env=cluster.env)
+        assert revoked.returncode == 0 and name in revoked.stderr, revoked.stderr
+        assert worker.popen.wait(PATIENCE_S) != 0
+        assert len({answer["choices"][0]["text"] for answer in answers}) == 1
+    assert "certificate was revoked" in worker.log() and f"certificate {name} was revoked" in head.log()
+    wait_until(lambda: [n["id"] for n in cluster.ready_nodes()] == [shared[0]], "one is left")
+    assert name in run("certificate", "list", env=cluster.env).stdout
+    # Neither with what was renewed, nor for a renewal; with a token it comes in again.
+    thief = cluster.worker("--join", stolen)
+    assert thief.popen.wait(PATIENCE_S) != 0 and "certificate was revoked" in thief.log()
+    assert run("certificate", "renew", "--join", stolen, env=cluster.env).returncode == 1
+    head.popen.kill()
+    start_head(cluster, *SMALL)
+    assert cluster.worker("--join", join).popen.wait(PATIENCE_S) != 0
+    join.unlink()
+    cluster.worker("--join", join, "--token", token_of(cluster))
+    wait_until(lambda: len(cluster.ready_nodes()) == 2, "it is back")
 
 
 def test_a_worker_and_its_head_renew_in_time(cluster):

@@ -1,11 +1,15 @@
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/api/cluster.h"
 #include "actors/control/certificate_life.h"
 #include "actors/control/credentials.h"
 #include "actors/control/file_lock.h"
@@ -13,6 +17,7 @@
 #include "actors/control/renewal.h"
 #include "runtime/limits.h"
 #include "tools/troupe/call.h"
+#include "tools/troupe/cluster_files.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/lifetime.h"
 #include "tools/troupe/worker_certificate.h"
@@ -22,13 +27,15 @@ namespace {
 
 struct CertificateOptions {
   std::string join;
+  std::string revoked;
   std::string lifetime = "365d";
   bool json = false;
 };
 
 struct Shown {
   std::string name;
-  CertificateLife life;
+  std::string certificate;              ///< see certificate_name
+  std::optional<CertificateLife> life;  ///< none: of one that was revoked, and is elsewhere
 };
 
 std::string join_path_of(const CommonOptions& common, const CertificateOptions& o) {
@@ -42,9 +49,11 @@ bool at_the_head(const CommonOptions& common, const CertificateOptions& o) {
 
 Status show(std::vector<Shown>& all, const std::string& name, const std::string& pem) {
   const auto life = life_of(pem);
-  if (!life.ok())
-    return Error{life.error().code, "The " + name + ": " + life.error().message + "."};
-  all.push_back({name, *life});
+  const auto called = certificate_name(pem);
+  if (!life.ok() || !called.ok())
+    return Error{ErrorCode::kCorrupt,
+                 "The " + name + ": " + (life.ok() ? called.error() : life.error()).message + "."};
+  all.push_back({name, *called, *life});
   return {};
 }
 
@@ -58,6 +67,8 @@ Result<std::vector<Shown>> shown(const CommonOptions& common, const CertificateO
     good = show(all, "ca", credentials->head.ca_certificate);
     if (good.ok()) good = show(all, "head", credentials->head.certificate);
     if (good.ok()) good = show(all, "join-file", credentials->worker.certificate);
+    for (const std::string& revoked : credentials->head.revoked)
+      all.push_back({"revoked", revoked, std::nullopt});
   } else {
     const auto join = read_join_file(join_path_of(common, o));
     if (!join.ok()) return join.error();
@@ -79,13 +90,16 @@ int list(const CommonOptions& common, const CertificateOptions& o) {
   const auto all = shown(common, o);
   if (!all.ok()) return fail(all.error());
   nlohmann::json values = nlohmann::json::array();
-  if (!o.json) std::printf("%-10s %-20s %-20s %s\n", "NAME", "BEGAN", "ENDS", "LEFT");
-  for (const auto& [name, life] : *all) {
-    if (!o.json)
-      std::printf("%-10s %-20s %-20s %s\n", name.c_str(), local_time_text(life.begins_s).c_str(),
-                  local_time_text(life.ends_s).c_str(),
-                  left_text(life.ends_s - unix_seconds()).c_str());
-    values.push_back({{"name", name}, {"begins", life.begins_s}, {"ends", life.ends_s}});
+  constexpr const char* kRow = "%-10s %-16s  %-20s %-20s %s\n";
+  if (!o.json) std::printf(kRow, "NAME", "CERTIFICATE", "BEGAN", "ENDS", "LEFT");
+  for (const auto& [name, certificate, life] : *all) {
+    values.push_back({{"name", name}, {"certificate", certificate}});
+    if (life) values.back().update({{"begins", life->begins_s}, {"ends", life->ends_s}});
+    if (o.json) continue;
+    std::printf(kRow, name.c_str(), certificate.c_str(),
+                life ? local_time_text(life->begins_s).c_str() : "-",
+                life ? local_time_text(life->ends_s).c_str() : "-",
+                life ? left_text(life->ends_s - unix_seconds()).c_str() : "-");
   }
   if (o.json) std::printf("%s\n", values.dump().c_str());
   return kDone;
@@ -108,22 +122,23 @@ Status rewrite(const std::filesystem::path& path, std::size_t bytes_max,
   return replaced;
 }
 
-Status renew_at_the_head(const std::string& join_path, std::int64_t lifetime_s) {
+/// Of a state folder: what becomes of its certificates, and of the join file with them.
+using NextCredentials = std::function<Result<ClusterCredentials>(ClusterCredentials)>;
+Status rewrite_credentials(const std::string& join_path, const NextCredentials& next_of) {
   const auto folder = std::filesystem::path(join_path).parent_path();
   // Says what is to be done about a file that cannot be used.
-  if (const auto there = load_or_create(folder, lifetime_s); !there.ok()) return there.error();
+  if (const auto there = load_or_create(folder); !there.ok()) return there.error();
   ClusterCredentials made;
-  const Status renewed = rewrite(
-      folder / kCredentialsFile, kCredentialsBytesMax,
-      [&](const std::string& text) -> Result<std::string> {
-        const auto old = parse_cluster_credentials(text);
-        if (!old.ok()) return old.error();
-        auto next = renew_cluster_credentials(*old, {}, lifetime_s);
-        if (!next.ok())
-          return Error{next.error().code, "Nothing can be renewed: " + next.error().message + "."};
-        made = std::move(*next);
-        return format_cluster_credentials(made);
-      });
+  const Status renewed =
+      rewrite(folder / kCredentialsFile, kCredentialsBytesMax,
+              [&](const std::string& text) -> Result<std::string> {
+                auto old = parse_cluster_credentials(text);
+                if (!old.ok()) return old.error();
+                auto next = next_of(std::move(*old));
+                if (!next.ok()) return next.error();
+                made = std::move(*next);
+                return format_cluster_credentials(made);
+              });
   if (!renewed.ok()) return renewed;
   const Status joined =
       rewrite(join_path, kJoinFileBytesMax, [&](const std::string& text) -> Result<std::string> {
@@ -134,6 +149,13 @@ Status renew_at_the_head(const std::string& join_path, std::int64_t lifetime_s) 
       });
   // What is not there, or no good, is written by the next head.
   return joined.ok() || joined.error().code != ErrorCode::kUnavailable ? Status() : joined;
+}
+
+Result<ClusterCredentials> renewed(const ClusterCredentials& old, RenewedSides sides,
+                                   std::int64_t lifetime_s) {
+  auto next = renew_cluster_credentials(old, sides, lifetime_s);
+  if (next.ok()) return next;
+  return Error{next.error().code, "Nothing can be renewed: " + next.error().message + "."};
 }
 
 Result<Credentials> asked_of(const JoinFile& join) {
@@ -165,12 +187,81 @@ int renew(const CommonOptions& common, const CertificateOptions& o) {
   if (!lifetime.ok()) return fail_with(lifetime.error());
   const std::string join_path = join_path_of(common, o);
   const bool at_head = at_the_head(common, o);
-  const Status renewed =
-      at_head ? renew_at_the_head(join_path, *lifetime) : renew_by_the_head(join_path);
-  if (!renewed.ok()) return fail(renewed.error());
+  const Status done =
+      at_head ? rewrite_credentials(join_path,
+                                    [&](const ClusterCredentials& old) {
+                                      return renewed(old, {}, *lifetime);
+                                    })
+              : renew_by_the_head(join_path);
+  if (!done.ok()) return fail(done.error());
   std::fprintf(stderr, "Renewed; a %s that runs takes it within seconds.\n",
                at_head ? "head" : "worker");
   return list(common, o);
+}
+
+/// The name of the certificate that a node of the running cluster has shown.
+Result<std::string> certificate_of(const std::string& node, const std::string& shared,
+                                   const std::string& state_dir) {
+  const auto join = find_join_file(state_dir);
+  if (!join.ok()) return join.error();
+  const auto cluster = Cluster::connect(*join, std::chrono::seconds(2));
+  if (!cluster.ok()) return no_head(cluster.error(), state_dir);
+  const auto status = (*cluster)->status_json();
+  if (!status.ok()) return status.error();
+  const auto told = nlohmann::json::parse(*status, nullptr, false);
+  for (const auto& entry : told.value("nodes", nlohmann::json::array())) {
+    if (entry.value("id", "") != node) continue;
+    std::string name = entry.value("certificate", "");
+    if (name.empty()) return unavailable("The head does not know the certificate of " + node + ".");
+    if (name == shared)
+      return refused(node + " came with the join file's certificate, which it shares with every "
+                            "worker that has a copy of the file; `troupe certificate revoke " +
+                     name + "` cuts off all of them.");
+    return name;
+  }
+  return not_found("There is no " + node + " in this cluster; `troupe status` tells which there "
+                   "are.");
+}
+
+int revoke(const CommonOptions& common, const CertificateOptions& o) {
+  const std::string join_path = join_path_of(common, o);
+  if (!at_the_head(common, o))
+    return fail_with(invalid_argument(
+        "Certificates are revoked at the head: " + common.state_dir + " is no head's state "
+        "folder (--state-dir)."));
+  const auto credentials = load_or_create(std::filesystem::path(join_path).parent_path());
+  if (!credentials.ok()) return fail(credentials.error());
+  const auto shared = certificate_name(credentials->worker.certificate);
+  if (!shared.ok()) return fail(shared.error());
+  std::string name = o.revoked;
+  if (!is_certificate_name(name)) {
+    if (const auto node = parse_node(name); !node.ok())
+      return fail_with(invalid_argument("'" + name + "' is neither a node, such as node-3, nor a "
+                                        "certificate's name, 16 digits as `troupe certificate "
+                                        "list` and `troupe status --json` tell them."));
+    const auto found = certificate_of(name, *shared, common.state_dir);
+    if (!found.ok()) return fail(found.error());
+    name = *found;
+  }
+  const Status done = rewrite_credentials(
+      join_path, [&](ClusterCredentials old) -> Result<ClusterCredentials> {
+        auto& revoked = old.head.revoked;
+        if (std::ranges::find(revoked, name) != revoked.end()) return old;
+        if (revoked.size() == kRevokedMax)
+          return resource_exhausted(std::to_string(kRevokedMax) +
+                                    " certificates are revoked already; make a new cluster.");
+        revoked.push_back(name);
+        const auto joins_by = certificate_name(old.worker.certificate);
+        if (!joins_by.ok() || *joins_by != name) return old;
+        return renewed(old, {.head = false, .worker = true}, kCertificateLifetimeS);
+      });
+  if (!done.ok()) return fail(done.error());
+  std::fprintf(stderr, "%s is revoked; a head that runs cuts its holders off within seconds.\n",
+               name.c_str());
+  if (name == *shared)
+    std::fprintf(stderr, "It was the join file's: give every worker that had a copy the new %s.\n",
+                 join_path.c_str());
+  return kDone;
 }
 
 std::vector<Flag> common_flags(CertificateOptions& o) {
@@ -204,6 +295,25 @@ Command certificate_renew_command() {
   return command;
 }
 
+Command certificate_revoke_command() {
+  auto o = std::make_shared<CertificateOptions>();
+  return {.name = "revoke",
+          .description = "Take a certificate, and what it is renewed by, no more",
+          .notes =
+              "At the head, and at its standby, which has a state folder of its own. Who holds the\n"
+              "certificate is cut off; what it computed is computed again elsewhere. Its machine\n"
+              "can come back with a new token.",
+          .examples =
+              "  troupe certificate revoke node-3\n"
+              "  troupe certificate revoke 1f00ab34c2d5e6f7",
+          .flags = {{.name = "WHO",
+                     .target = &o->revoked,
+                     .help = "A node of the running cluster, or the name of its certificate, as "
+                             "`troupe status --json` has it",
+                     .required = true}},
+          .run = [o](const Call& call) { return revoke(call.common, *o); }};
+}
+
 }  // namespace
 
 Command certificate_command() {
@@ -212,8 +322,10 @@ Command certificate_command() {
           .notes = "Head and workers renew theirs by themselves, in time.",
           .examples =
               "  troupe certificate list\n"
-              "  troupe certificate renew",
-          .below = {certificate_list_command(), certificate_renew_command()}};
+              "  troupe certificate renew\n"
+              "  troupe certificate revoke node-3",
+          .below = {certificate_list_command(), certificate_renew_command(),
+                    certificate_revoke_command()}};
 }
 
 }  // namespace troupe::cli

@@ -87,6 +87,27 @@ TEST_CASE("heads that start at once agree") {
   for (const auto& key : keys) CHECK(key == keys[0]);
 }
 
+TEST_CASE("what is revoked is kept, over a renewal too, and is names of certificates") {
+  auto made = make_cluster_credentials();
+  REQUIRE(made.ok());
+  made->head.revoked = {"00ab34c2d5e6f718", *certificate_name(made->worker.certificate)};
+  const auto next = renew_cluster_credentials(*made, {}, 3600);
+  REQUIRE(next.ok());
+  CHECK(next->head.revoked == made->head.revoked);
+  // Only who asks with a certificate gets one of its name.
+  CHECK(*certificate_name(next->worker.certificate) != made->head.revoked[1]);
+  const std::string text = format_cluster_credentials(*next);
+  const auto read = parse_cluster_credentials(text);
+  REQUIRE(read.ok());
+  CHECK(*read == *next);
+  for (const char* wrong : {"revoked", "revoked 00ab", "revoked 00AB34C2D5E6F718",
+                            "revoked 00ab34c2d5e6f7181"})
+    CHECK(parse_cluster_credentials(text + wrong + "\n").error().code == ErrorCode::kCorrupt);
+  std::string many = text;
+  for (std::size_t i = 0; i < kRevokedMax; ++i) many += "revoked 00ab34c2d5e6f718\n";
+  CHECK(parse_cluster_credentials(many).error().code == ErrorCode::kCorrupt);
+}
+
 TEST_CASE("damaged credentials are an error that names the file") {
   const Folder folder;
   REQUIRE(load_or_create(folder.path).ok());
