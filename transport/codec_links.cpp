@@ -28,6 +28,32 @@ std::vector<std::string> get_names(In& in, capnp::List<capnp::Text>::Reader wire
       wire, [&](capnp::Text::Reader name) { return in.name(name, "a fabric's name"); });
 }
 
+void put_adapter(Out& out, wire::FabricAdapter::Builder wire, const FabricAdapter& adapter) {
+  wire.setName(out.name(adapter.name, "an adapter"));
+  wire.setPciAddress(out.name(adapter.pci_address, "an adapter's PCI address"));
+  wire.setVendorId(out.name(adapter.vendor_id, "an adapter's vendor"));
+  wire.setDeviceId(out.name(adapter.device_id, "an adapter's device"));
+  wire.setDriver(out.name(adapter.driver, "an adapter's driver"));
+  wire.setFirmware(out.name(adapter.firmware, "an adapter's firmware"));
+  wire.setNetwork(out.name(adapter.network, "an adapter's network"));
+  wire.setState(out.name(adapter.state, "an adapter's state"));
+  wire.setBitsPerS(adapter.bits_per_s);
+  wire.setMtu(adapter.mtu);
+}
+
+FabricAdapter get_adapter(In& in, wire::FabricAdapter::Reader wire) {
+  return {in.name(wire.getName(), "an adapter"),
+          in.name(wire.getPciAddress(), "an adapter's PCI address"),
+          in.name(wire.getVendorId(), "an adapter's vendor"),
+          in.name(wire.getDeviceId(), "an adapter's device"),
+          in.name(wire.getDriver(), "an adapter's driver"),
+          in.name(wire.getFirmware(), "an adapter's firmware"),
+          in.name(wire.getNetwork(), "an adapter's network"),
+          in.name(wire.getState(), "an adapter's state"),
+          wire.getBitsPerS(),
+          wire.getMtu()};
+}
+
 /// What is measured is a number that is not below 0.
 template <class T>
 T measured(In& in, T value) {
@@ -71,6 +97,7 @@ void put(Out& out, wire::FabricPort::Builder wire, const FabricPort& port) {
   put_names(out, wire.initInterfaces(port.interfaces.size()), port.interfaces);
   wire.setNumaNode(port.numa_node);
   wire.setSpeedMbit(port.speed_mbit);
+  put_adapter(out, wire.initAdapter(), port.adapter);
 }
 
 FabricPort get(In& in, wire::FabricPort::Reader wire) {
@@ -83,6 +110,7 @@ FabricPort get(In& in, wire::FabricPort::Reader wire) {
   port.interfaces = get_names(in, wire.getInterfaces());
   port.numa_node = in.in_range(wire.getNumaNode(), -1, kInt32Max, "an interface's NUMA node");
   port.speed_mbit = in.in_range(wire.getSpeedMbit(), -1, kInt32Max, "an interface's speed");
+  port.adapter = get_adapter(in, wire.getAdapter());
   return port;
 }
 

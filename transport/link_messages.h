@@ -52,6 +52,21 @@ struct PeerUnreachable {
   LinkFault fault = LinkFault::kBroke;
 };
 
+/// The HCA or network card behind an interface. What is not known is empty, or 0.
+struct FabricAdapter {
+  std::string name = {};         ///< "mlx5_0", as RDMA has it; empty for one without RDMA
+  std::string pci_address = {};  ///< "0000:17:00.0"
+  std::string vendor_id = {};    ///< "0x15b3"
+  std::string device_id = {};    ///< "0x1021"
+  std::string driver = {};       ///< "mlx5_core"
+  std::string firmware = {};     ///< "28.39.1002"
+  std::string network = {};      ///< "InfiniBand", "Ethernet"
+  std::string state = {};        ///< "up", "down"
+  std::uint64_t bits_per_s = 0;  ///< of its link, one way
+  std::uint32_t mtu = 0;
+  bool operator==(const FabricAdapter&) const = default;
+};
+
 /// What a worker's bulk lane goes by, and what it could have gone by. For people: what is not known
 /// is empty, or below 0.
 struct FabricPort {
@@ -63,6 +78,7 @@ struct FabricPort {
   std::vector<std::string> interfaces = {};  ///< all of its machine that are up, by name
   std::int32_t numa_node = -1;          ///< of the interface
   std::int32_t speed_mbit = -1;         ///< of the interface, as its driver says
+  FabricAdapter adapter = {};
   bool operator==(const FabricPort&) const = default;
 };
 /// Of each of its lists.

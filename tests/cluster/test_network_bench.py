@@ -14,8 +14,9 @@ from running import PATIENCE_S, TROUPE, run, wait_until
 from streams import Missed, Streams, arranged
 
 PORT_KEYS = {"id", "host", "address", "provider", "provider_why", "providers", "interface", "interface_why",
-             "interfaces", "numa_node", "speed_mbit"}  # fmt: skip
-PAIR_KEYS = {"nodes", "state", "provider", "candidates", "chosen", "interfaces", "numa_nodes", "round_trips",
+             "interfaces", "numa_node", "speed_mbit", "adapter"}  # fmt: skip
+PAIR_KEYS = {"nodes", "state", "provider", "candidates", "chosen", "interfaces", "numa_nodes", "adapters",
+             "link_bits_per_s", "link_share", "round_trips",
              "round_trip_us", "rates", "requests_meanwhile", "outliers", "error"}  # fmt: skip
 SUMMARY_KEYS = {"pairs", "rounds", "measured", "no_link", "failed", "left_out", "outliers",
                 "median_round_trip_us", "median_rates", "slowest"}  # fmt: skip
@@ -66,6 +67,7 @@ def test_all_pairs_of_three_workers(stages):
     for node in report["nodes"]:
         assert node["provider"] in node["providers"]
         assert node["interface"] == "lo" and "lo" in node["interfaces"]
+        assert node["adapter"] is None  # nothing lies behind it
     assert set(report["summary"]) == SUMMARY_KEYS
     names = [node["id"] for node in report["nodes"]]
     expected = {(a, b) for a in names for b in names if a < b}

@@ -292,7 +292,10 @@ std::vector<Message> standby_samples() {
 }
 
 std::vector<Message> link_samples() {
-  const FabricPort port{"net", kText, {"net", "tcp"}, "eth0", kText, {"eth0", "eth1"}, 1, 100'000};
+  const FabricAdapter adapter{"mlx5_0",     "0000:17:00.0", "0x15b3", "0x1021",        "mlx5_core",
+                              "28.39.1002", "InfiniBand",   "up",     400'000'000'000, 9000};
+  const FabricPort port{"net", kText,   {"net", "tcp"}, "eth0", kText, {"eth0", "eth1"},
+                        1,     100'000, adapter};
   const LinkFigures figures{500, 9.5f, 31, {{65536, 5.5e9, 5.25e9}, {1u << 20, 0, 7e9}}};
   return {
       NetworkQuery{9, NodeId{3}, 12, {1, kProbeBytesMax}, true, true},

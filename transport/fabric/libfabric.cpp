@@ -41,6 +41,7 @@ Status LibfabricFabric::open() {
   port_.provider = provider_->name;
   port_.provider_why = provider_->why;
   port_.providers = usable_providers(provider_->host);
+  port_.adapter = adapter_of(provider_->info->nic);
   way_ = {options_.host, options_.host};
   epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
   waker_->event = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));

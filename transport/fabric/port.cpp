@@ -11,6 +11,8 @@
 #include <fstream>
 #include <memory>
 
+#include "transport/fabric/adapter.h"
+
 namespace troupe::transport {
 namespace {
 
@@ -64,7 +66,9 @@ void describe_interfaces(const std::string& own, const std::string& asked_for, F
       port.interfaces.push_back(interface);
   }
   std::sort(port.interfaces.begin(), port.interfaces.end());
-  const InterfaceFacts facts = interface_facts("/sys/class/net", port.interface);
+  constexpr const char* kInterfaces = "/sys/class/net";
+  port.adapter = completed(port.adapter, adapter_behind(kInterfaces, port.interface));
+  const InterfaceFacts facts = interface_facts(kInterfaces, port.interface);
   port.numa_node = facts.numa_node;
   port.speed_mbit = facts.speed_mbit;
 }

@@ -22,8 +22,8 @@ struct InterfaceFacts {
 };
 InterfaceFacts interface_facts(const std::string& folder, const std::string& interface);
 
-/// Fills in what is known of the interfaces, of which one has that numeric host. `asked_for`: as
-/// --bind-interface named it; empty: it was not asked for.
+/// Fills in what is known of the interfaces, of which one has that numeric host, and of what is
+/// behind that one. `asked_for`: as --bind-interface named it; empty: it was not asked for.
 void describe_interfaces(const std::string& own, const std::string& asked_for, FabricPort& port);
 
 }  // namespace troupe::transport

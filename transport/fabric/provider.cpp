@@ -7,8 +7,11 @@
 #include <netinet/in.h>
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -221,6 +224,33 @@ std::vector<std::string> usable_providers(const SocketAddress& host) {
   for (const char* name : {"verbs", "net", "tcp"})
     if (query(name, host)) usable.emplace_back(name);
   return usable;
+}
+
+FabricAdapter adapter_of(const fid_nic* nic) {
+  FabricAdapter adapter;
+  if (!nic) return adapter;
+  const auto text = [](const char* from) { return from ? std::string(from) : std::string(); };
+  if (const fi_device_attr* device = nic->device_attr) {
+    adapter.name = text(device->name);
+    adapter.vendor_id = text(device->vendor_id);
+    adapter.device_id = text(device->device_id);
+    adapter.driver = text(device->driver);
+    adapter.firmware = text(device->firmware);
+  }
+  if (nic->bus_attr && nic->bus_attr->bus_type == FI_BUS_PCI) {
+    const fi_pci_attr& pci = nic->bus_attr->attr.pci;
+    std::array<char, 32> address{};
+    std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.%x", pci.domain_id, pci.bus_id,
+                  pci.device_id, pci.function_id);
+    adapter.pci_address = address.data();
+  }
+  if (const fi_link_attr* link = nic->link_attr) {
+    adapter.network = text(link->network_type);
+    if (link->state != FI_LINK_UNKNOWN) adapter.state = link->state == FI_LINK_UP ? "up" : "down";
+    adapter.bits_per_s = link->speed;
+    adapter.mtu = static_cast<std::uint32_t>(std::min<std::size_t>(link->mtu, UINT32_MAX));
+  }
+  return adapter;
 }
 
 Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options) {

@@ -73,6 +73,9 @@ struct Provider {
   /// For an endpoint from one address to another, or for a listener; null if memory lacks.
   InfoPtr info_for(const SocketAddress* from, const SocketAddress* to) const;
 };
+/// What libfabric says of the device that it uses (fi_nic(3)). Its providers fill in more or less
+/// of it, or none: null.
+FabricAdapter adapter_of(const fid_nic* nic);
 /// Those that work at that address, in the order in which kAuto takes them.
 std::vector<std::string> usable_providers(const SocketAddress& host);
 Result<std::unique_ptr<Provider>> open_provider(const FabricOptions& options);

@@ -6,6 +6,20 @@ $Cxx.namespace("troupe::wire");
 
 using import "error.capnp".Error;
 
+# What is not known is empty, or 0.
+struct FabricAdapter {
+  name @0 :Text;
+  pciAddress @1 :Text;
+  vendorId @2 :Text;
+  deviceId @3 :Text;
+  driver @4 :Text;
+  firmware @5 :Text;
+  network @6 :Text;
+  state @7 :Text;
+  bitsPerS @8 :UInt64;
+  mtu @9 :UInt32;
+}
+
 # What is not known is empty, or below 0.
 struct FabricPort {
   provider @0 :Text;
@@ -16,6 +30,7 @@ struct FabricPort {
   interfaces @5 :List(Text);
   numaNode @6 :Int32 = -1;
   speedMbit @7 :Int32 = -1;
+  adapter @8 :FabricAdapter;
 }
 
 struct NetworkQuery {

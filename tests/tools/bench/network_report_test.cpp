@@ -76,6 +76,27 @@ TEST_CASE("what was chosen, and why") {
   }
 }
 
+TEST_CASE("which part of a link was reached") {
+  struct Row {
+    std::uint64_t a, b;
+    const char* host;
+    std::uint64_t bits;
+    double share;
+  };
+  const Row rows[] = {{400'000'000'000, 100'000'000'000, "b", 100'000'000'000, 0.32},
+                      {0, 100'000'000'000, "b", 0, 0},
+                      {0, 0, "b", 0, 0},
+                      {100'000'000'000, 100'000'000'000, "host-1", 0, 0}};  // both of one machine
+  for (const Row& row : rows) {
+    NetworkNode a = node(1, "verbs", {"verbs"}), b = node(2, "verbs", {"verbs"});
+    a.port.adapter.bits_per_s = row.a;
+    b.port.adapter.bits_per_s = row.b;
+    b.host = row.host;
+    CHECK(link_bits_per_s(a, b) == row.bits);
+    CHECK(link_share(pair(1, 2, 10, 4e9, 5e9), a, b) == doctest::Approx(row.share));
+  }
+}
+
 TEST_CASE("outliers are told against the median") {
   const NetworkSummary s = summarize(run());
   CHECK(s.measured == 4);
@@ -112,6 +133,29 @@ TEST_CASE("the JSON of a measurement") {
   odd.plan.nodes[0].port.numa_node = -1;
   const auto known = nlohmann::json::parse(network_json(odd));
   CHECK(known["nodes"][0]["numa_node"].is_null());
+  CHECK(known["nodes"][0]["adapter"].is_null());
+  CHECK(known["pairs"][0]["link_share"].is_null());
+}
+
+TEST_CASE("adapters are told") {
+  NetworkRun made = run();
+  for (NetworkNode& node : made.plan.nodes) node.port.adapter = {.name = "mlx5_0"};
+  made.plan.nodes[0].port.adapter.bits_per_s = 400'000'000'000;
+  made.plan.nodes[3].port.adapter.bits_per_s = 200'000'000'000;
+  made.plan.nodes[2].port.adapter = {.driver = "virtio_net", .bits_per_s = 2'500'000'000};
+  made.plan.nodes[1].port = {};
+  const auto json = nlohmann::json::parse(network_json(made));
+  CHECK(json["nodes"][0]["adapter"]["name"] == "mlx5_0");
+  CHECK(json["nodes"][0]["adapter"]["bits_per_s"] == 400'000'000'000);
+  CHECK(json["nodes"][0]["adapter"]["firmware"].is_null());
+  CHECK(json["nodes"][1]["adapter"].is_null());
+  CHECK(json["pairs"][0]["adapters"] == nlohmann::json{"mlx5_0", "mlx5_0"});
+  CHECK(json["pairs"][0]["link_bits_per_s"] == 200'000'000'000);
+  CHECK(json["pairs"][0]["link_share"] == doctest::Approx(0.4));
+  CHECK(json["pairs"][1]["link_bits_per_s"].is_null());
+  const std::string text = network_text(made);
+  for (const char* part : {"mlx5_0 400G", "virtio_net 2.5G", "10 / 10    40%"})
+    CHECK_MESSAGE(text.find(part) != std::string::npos, part << "\n" << text);
 }
 
 TEST_CASE("the text of a measurement") {

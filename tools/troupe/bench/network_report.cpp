@@ -47,6 +47,23 @@ std::string pair_name(const PairReport& pair) {
 Json known(std::int32_t value) { return value < 0 ? Json() : Json(value); }
 Json known(double value) { return value <= 0 ? Json() : Json(value); }
 
+Json known(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json known(std::uint64_t number) { return number == 0 ? Json() : Json(number); }
+
+Json adapter_json(const FabricAdapter& adapter) {
+  if (adapter == FabricAdapter{}) return nullptr;
+  return {{"name", known(adapter.name)},
+          {"pci_address", known(adapter.pci_address)},
+          {"vendor_id", known(adapter.vendor_id)},
+          {"device_id", known(adapter.device_id)},
+          {"driver", known(adapter.driver)},
+          {"firmware", known(adapter.firmware)},
+          {"network", known(adapter.network)},
+          {"state", known(adapter.state)},
+          {"bits_per_s", known(adapter.bits_per_s)},
+          {"mtu", known(std::uint64_t{adapter.mtu})}};
+}
+
 Json node_json(const NetworkNode& node) {
   const FabricPort& port = node.port;
   return {{"id", to_string(node.id)},
@@ -59,7 +76,8 @@ Json node_json(const NetworkNode& node) {
           {"interface_why", port.interface_why},
           {"interfaces", port.interfaces},
           {"numa_node", known(port.numa_node)},
-          {"speed_mbit", known(port.speed_mbit)}};
+          {"speed_mbit", known(port.speed_mbit)},
+          {"adapter", adapter_json(port.adapter)}};
 }
 
 Json pair_json(const PairReport& pair, const std::vector<std::string>& outliers,
@@ -80,6 +98,9 @@ Json pair_json(const PairReport& pair, const std::vector<std::string>& outliers,
           {"chosen", choice.text},
           {"interfaces", {a.port.interface, b.port.interface}},
           {"numa_nodes", {known(a.port.numa_node), known(b.port.numa_node)}},
+          {"adapters", {known(a.port.adapter.name), known(b.port.adapter.name)}},
+          {"link_bits_per_s", known(link_bits_per_s(a, b))},
+          {"link_share", known(link_share(pair, a, b))},
           {"round_trips", pair.figures.round_trips},
           {"round_trip_us",
            measured ? Json{{"p50", pair.figures.p50_us}, {"p99", pair.figures.p99_us}} : Json()},
@@ -117,21 +138,34 @@ std::string gigabytes(double rate) { return rate > 0 ? format("%.3g", rate * 1e-
 std::string number(std::int32_t value) { return value < 0 ? "-" : std::to_string(value); }
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : plain(text); }
 
+/// "mlx5_0 400G"; the driver stands for one without a name.
+std::string adapter_text(const FabricPort& port) {
+  const FabricAdapter& adapter = port.adapter;
+  const double known_bits = static_cast<double>(adapter.bits_per_s);
+  const double bits = known_bits > 0 ? known_bits : port.speed_mbit * 1e6;
+  std::string text = adapter.name.empty() ? adapter.driver : adapter.name;
+  if (bits > 0)
+    text += (text.empty() ? "" : " ") +
+            (bits < 1e9 ? format("%.3gM", bits * 1e-6) : format("%.3gG", bits * 1e-9));
+  return or_dash(text);
+}
+
 std::string nodes_text(const NetworkRun& run) {
-  std::string text = format("%-10s %-16s %-28s %-12s %4s  %10s  %s\n", "node", "host", "bulk lane",
-                            "interface", "NUMA", "Mbit/s", "its machine has");
+  std::string text = format("%-10s %-16s %-28s %-12s %4s  %-16s  %s\n", "node", "host", "bulk lane",
+                            "interface", "NUMA", "adapter", "its machine has");
   for (const NetworkNode& node : run.plan.nodes) {
     std::string has;
     for (const auto& name : node.port.interfaces) has += (has.empty() ? "" : ", ") + plain(name);
-    text += format("%-10s %-16s %-28s %-12s %4s  %10s  %s\n", to_string(node.id).c_str(),
+    text += format("%-10s %-16s %-28s %-12s %4s  %-16s  %s\n", to_string(node.id).c_str(),
                    plain(node.host).c_str(), plain(node.address).c_str(),
                    or_dash(node.port.interface).c_str(), number(node.port.numa_node).c_str(),
-                   number(node.port.speed_mbit).c_str(), or_dash(has).c_str());
+                   adapter_text(node.port).c_str(), or_dash(has).c_str());
   }
   return text;
 }
 
-std::string pair_row(const PairReport& pair, bool outlier, const NetworkSummary& summary) {
+std::string pair_row(const PairReport& pair, bool outlier, const NetworkSummary& summary,
+                     double share) {
   std::string row = format("%-20s %c %8.1f %8.1f", pair_name(pair).c_str(), outlier ? '!' : ' ',
                            double(pair.figures.p50_us), double(pair.figures.p99_us));
   for (const SizeSummary& size : summary.sizes) {
@@ -140,23 +174,26 @@ std::string pair_row(const PairReport& pair, bool outlier, const NetworkSummary&
       if (rate.bytes == size.bytes) cell = gigabytes(rate.there) + " / " + gigabytes(rate.back);
     row += format("  %15s", cell.c_str());
   }
-  return row;
+  return row + format("  %5s", share > 0 ? format("%.0f%%", 100 * share).c_str() : "-");
 }
 
 std::string pairs_text(const NetworkRun& run, const NetworkSummary& summary, const Nodes& nodes) {
   std::string text = format("\n%-20s   %17s", "", "us round trip");
   for (std::size_t i = 0; i < summary.sizes.size(); ++i)
     text += format("  %15s", "GB/s there/back");
+  text += format("  %5s", "");
   text += format("\n%-20s   %8s %8s", "pair", "p50", "p99");
   for (const SizeSummary& size : summary.sizes)
     text += format("  %15s", size_name(size.bytes).c_str());
-  text += "  what was chosen\n";
+  text += format("  %5s  what was chosen\n", "link");
   for (std::size_t i = 0; i < run.pairs.size(); ++i) {
     const PairReport& pair = run.pairs[i];
     const auto& outliers = summary.outliers[i];
-    const LinkChoice choice = link_choice(node_of(nodes, pair.lower), node_of(nodes, pair.higher));
+    const NetworkNode& a = node_of(nodes, pair.lower);
+    const NetworkNode& b = node_of(nodes, pair.higher);
     if (state_of(pair) == PairState::kMeasured)
-      text += pair_row(pair, !outliers.empty(), summary) + "  " + plain(choice.text) + "\n";
+      text += pair_row(pair, !outliers.empty(), summary, link_share(pair, a, b)) + "  " +
+              plain(link_choice(a, b).text) + "\n";
     else
       text += format("%-20s   ", pair_name(pair).c_str()) +
               (state_of(pair) == PairState::kFailed ? "failed: " : "") +

@@ -25,6 +25,10 @@ struct LinkChoice {
 };
 LinkChoice link_choice(const NetworkNode& a, const NetworkNode& b);
 
+/// Of the slower of both nodes' adapters, one way; 0: it is not known of one, or both are of one
+/// machine, within which nothing goes over a link.
+std::uint64_t link_bits_per_s(const NetworkNode& a, const NetworkNode& b);
+
 enum class PairState { kMeasured, kNoLink, kFailed };
 PairState state_of(const PairReport& pair);
 
@@ -49,6 +53,8 @@ NetworkSummary summarize(const NetworkRun& run);
 /// Bytes a second of a pair: the smaller of both directions at the largest size that was measured;
 /// 0: none was.
 double least_rate(const PairReport& pair);
+/// least_rate() as a part of link_bits_per_s(); 0: not known.
+double link_share(const PairReport& pair, const NetworkNode& a, const NetworkNode& b);
 
 std::string network_json(const NetworkRun& run);
 /// For people: nodes, pairs, what stands out. Ends with a line end.

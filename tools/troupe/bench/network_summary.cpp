@@ -82,6 +82,10 @@ LinkChoice link_choice(const NetworkNode& a, const NetworkNode& b) {
   return choice;
 }
 
+std::uint64_t link_bits_per_s(const NetworkNode& a, const NetworkNode& b) {
+  return a.host == b.host ? 0 : std::min(a.port.adapter.bits_per_s, b.port.adapter.bits_per_s);
+}
+
 PairState state_of(const PairReport& pair) {
   if (!pair.error) return PairState::kMeasured;
   return pair.error->code == ErrorCode::kNotFound ? PairState::kNoLink : PairState::kFailed;
@@ -91,6 +95,11 @@ double least_rate(const PairReport& pair) {
   for (auto rate = pair.figures.rates.rbegin(); rate != pair.figures.rates.rend(); ++rate)
     if (rate->there > 0 && rate->back > 0) return std::min(rate->there, rate->back);
   return 0;
+}
+
+double link_share(const PairReport& pair, const NetworkNode& a, const NetworkNode& b) {
+  const std::uint64_t bits = link_bits_per_s(a, b);
+  return bits == 0 ? 0 : 8 * least_rate(pair) / static_cast<double>(bits);
 }
 
 NetworkSummary summarize(const NetworkRun& run) {
