@@ -129,9 +129,11 @@ void NetworkBench::report(const NodePair& pair, LinkFigures figures, std::option
                           SupervisorTurn& turn) {
   ++bench_->pairs;
   bench_->running = std::max(bench_->running, sequences(turn.members));
-  send_to_session(turn.effects, bench_->session,
-                  PairReport{bench_->query.query, pair.first, pair.second, std::move(figures),
-                             bench_->running, std::move(error)});
+  PairReport report{bench_->query.query, pair.first,      pair.second,
+                    std::move(figures),  bench_->running, std::move(error)};
+  if (why_gone(pair.first, turn.members).empty() && why_gone(pair.second, turn.members).empty())
+    record_.keep(report, turn.now);
+  send_to_session(turn.effects, bench_->session, std::move(report));
 }
 
 // --- What ends a pair, or all -------------------------------------------------------------------
@@ -159,6 +161,7 @@ void NetworkBench::end_all(SupervisorTurn& turn) {
 }
 
 void NetworkBench::member_gone(NodeId node, const std::string& reason, SupervisorTurn& turn) {
+  record_.forget(node);
   if (!bench_ || !bench_->lives.contains(node) || bench_->gone.contains(node)) return;
   bench_->gone[node] = reason;
   for (auto it = measuring_.begin(); it != measuring_.end();) {
@@ -207,6 +210,9 @@ void NetworkBench::arrange_wake(SupervisorEffects& effects) const {
 }
 
 std::string NetworkBench::violation(const Membership& members, const Sessions& sessions) const {
+  for (const auto& [pair, last] : record_.all())
+    for (const NodeId node : {pair.first, pair.second})
+      if (!members.find(node)) return "What was measured with " + to_string(node) + " is kept.";
   if (!bench_) return measuring_.empty() ? "" : "Links are measured that nobody asked for.";
   if (measuring_.empty()) return "A measurement of links does not go on.";
   const auto* session = sessions.find(bench_->session);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/supervisor/link_record.h"
 #include "actors/supervisor/pair_rounds.h"
 #include "actors/supervisor/turn.h"
 
@@ -37,6 +38,7 @@ class NetworkBench {
   void stop(SupervisorTurn& turn);
   void on_wake(SupervisorTurn& turn);
 
+  const LinkRecord& record() const { return record_; }
   void arrange_wake(SupervisorEffects& effects) const;
   std::string violation(const Membership& members, const Sessions& sessions) const;
 
@@ -70,6 +72,7 @@ class NetworkBench {
   std::optional<Bench> bench_;
   Pairs measuring_;  ///< of the round, by number
   std::uint64_t last_number_ = 0;
+  LinkRecord record_;
 };
 
 }  // namespace troupe

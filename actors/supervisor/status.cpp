@@ -206,6 +206,36 @@ Json proofs_json(const Supervisor& supervisor) {
           {"unconfirmed", supervisor.proofs().unconfirmed()}};
 }
 
+Json known(double value) { return value > 0 ? Json(value) : Json(); }
+Json known(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+/// What was measured last of each pair. Both are members still.
+Json network_json(const Supervisor& supervisor, TimePoint now) {
+  Json pairs = Json::array();
+  for (const auto& [pair, last] : supervisor.measured_links().all()) {
+    const FabricPort& a = supervisor.members().at(pair.first).inventory.fabric_port;
+    const FabricPort& b = supervisor.members().at(pair.second).inventory.fabric_port;
+    const LinkFigures& figures = last.report.figures;
+    Json rates = Json::array();
+    for (const LinkRate& rate : figures.rates)
+      rates.push_back({{"bytes", rate.bytes},
+                       {"there_bytes_per_s", known(rate.there)},
+                       {"back_bytes_per_s", known(rate.back)}});
+    const bool measured = !last.report.error;
+    pairs.push_back({{"nodes", {to_string(pair.first), to_string(pair.second)}},
+                     {"provider", a.provider == b.provider ? a.provider : ""},
+                     {"interfaces", {a.interface, b.interface}},
+                     {"adapters", {known(a.adapter.name), known(b.adapter.name)}},
+                     {"round_trip_us",
+                      measured ? Json{{"p50", figures.p50_us}, {"p99", figures.p99_us}} : Json()},
+                     {"rates", std::move(rates)},
+                     {"requests_meanwhile", last.report.running},
+                     {"error", measured ? Json() : Json(last.report.error->message)},
+                     {"age_s", static_cast<double>(milliseconds(now - last.time)) / 1000}});
+  }
+  return pairs;
+}
+
 Json standby_json(const StandbyLink& standby) {
   if (standby.state() == StandbyLink::State::kNobody) return nullptr;
   return {{"address", standby.address()}, {"state", to_string(standby.shown())}};
@@ -254,6 +284,7 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                        {"experts", experts_json(supervisor, now)},
                        {"requests", requests_json(requests, now)},
                        {"proofs", proofs_json(supervisor)},
+                       {"network", network_json(supervisor, now)},
                        {"events", std::move(events)}};
   // What came from a worker may be no UTF-8.
   return with_long_parts(status.dump(-1, ' ', false, Json::error_handler_t::replace), supervisor);

@@ -102,6 +102,7 @@ class Supervisor {
   Survival survival() const { return placement_.survival(options_, members_, links_); }
   bool slow(const DeviceRef& device) const { return members_.speeds().slow(device); }
   bool proven(std::uint32_t replica) const { return placement_.proven(replica); }
+  const LinkRecord& measured_links() const { return network_.record(); }
   const Proofs& proofs() const { return placement_.proofs(); }
   const std::deque<ClusterEvent>& events() const { return sessions_.events(); }
   const StandbyLink& standby() const { return standby_; }

@@ -20,6 +20,8 @@ PAIR_KEYS = {"nodes", "state", "provider", "candidates", "chosen", "interfaces",
              "round_trip_us", "rates", "requests_meanwhile", "outliers", "error"}  # fmt: skip
 SUMMARY_KEYS = {"pairs", "rounds", "measured", "no_link", "failed", "left_out", "outliers",
                 "median_round_trip_us", "median_rates", "slowest"}  # fmt: skip
+STATUS_KEYS = {"nodes", "provider", "interfaces", "adapters", "round_trip_us", "rates", "requests_meanwhile",
+               "error", "age_s"}  # fmt: skip
 # Some seconds, so that something can happen meanwhile.
 SIZES = "64KiB", "256KiB", "1MiB", "4MiB"
 LONG = ["--one-at-a-time", *(word for size in SIZES for word in ("--size", size))]
@@ -89,6 +91,27 @@ def test_all_pairs_of_three_workers(stages):
     text = bench(stage).stdout
     assert f"{names[0]} - {names[2]}" in text and "3 of 3 pairs measured" in text
     assert harmed(stage) == UNHARMED
+
+
+def test_the_status_has_the_last_figures(stages):
+    stage = stages(*SMALL, workers=3)
+    assert stage.status()["network"] == []
+    report = measured(stage)
+    pairs = stage.status()["network"]
+    assert all(set(pair) == STATUS_KEYS for pair in pairs)
+    figures = "provider", "interfaces", "adapters", "round_trip_us", "rates"
+    for pair in report["pairs"]:
+        kept = next(kept for kept in pairs if kept["nodes"] == sorted(pair["nodes"]))
+        assert [kept[name] for name in figures] == [pair[name] for name in figures]
+        assert kept["error"] is None and 0 <= kept["age_s"] < PATIENCE_S
+    lines = [line for line in run("status", env=stage.env).stdout.splitlines() if " <> " in line]
+    assert len(lines) == 3 and lines[0].startswith("network ")
+    assert all(" lo  " in line and " GB/s  " in line and " measured " in line for line in lines)
+    victim = stage.ready_nodes()[2]
+    os.kill(victim["pid"], signal.SIGKILL)
+    wait_until(lambda: len(stage.status()["network"]) < 3, "its figures are gone")
+    kept, = stage.status()["network"]
+    assert victim["id"] not in kept["nodes"]
 
 
 def test_what_is_refused(stages):

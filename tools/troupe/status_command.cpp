@@ -129,6 +129,11 @@ void print_for_people(const Facts& facts) {
   print_line("experts", console::joined(console::expert_clauses(facts), ", "));
   print_line("cluster", console::survives_text(facts));
   print_line("weights", console::proofs_text(facts));
+  const char* name = "network";
+  for (const std::string& line : console::network_lines(facts)) {
+    print_line(name, line);
+    name = "";
+  }
   print_events(facts);
 }
 

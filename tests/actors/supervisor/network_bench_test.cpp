@@ -1,3 +1,4 @@
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "actors/supervisor/pair_rounds.h"
@@ -176,6 +177,71 @@ TEST_CASE("a worker that goes takes its pairs with it, and no others") {
     measured += static_cast<int>(h.answer(3).size());
   }
   CHECK(measured == 1);
+}
+
+TEST_CASE("what was measured last is kept while both live") {
+  Measured h(3);
+  const auto network = [&] {
+    return nlohmann::json::parse(status_json(h.s, {}, h.now))["network"];
+  };
+  const auto measure = [&](float p50_us) {
+    h.from_session(90, all_pairs(7));
+    for (int round = 0; round < 3; ++round) h.answer(p50_us);
+  };
+  CHECK(network().empty());
+  measure(40);
+  measure(50);
+  h.now += 1500ms;
+  const auto pairs = network();
+  REQUIRE(pairs.size() == 3);
+  CHECK(pairs[0]["nodes"] == nlohmann::json{"node-1", "node-2"});
+  CHECK(pairs[0]["round_trip_us"]["p50"] == 50);
+  CHECK(pairs[0]["age_s"] == 1.5);
+  CHECK(pairs[0]["error"].is_null());
+  SUBCASE("a node that goes takes its figures with it") {
+    h.down(2);
+    REQUIRE(network().size() == 1);
+    CHECK(network()[0]["nodes"] == nlohmann::json{"node-1", "node-3"});
+  }
+  SUBCASE("and so does one that comes back in another life") {
+    Join again = good_join(102);
+    again.held_cluster = "c1";
+    again.held_id = NodeId{2};
+    h.join(12, again);
+    CHECK(h.s.members().size() == 3);
+    CHECK(network().size() == 1);
+  }
+  SUBCASE("a pair whose node is gone while it is measured has none") {
+    h.from_session(90, all_pairs(8));
+    const auto asked = h.sent<MeasureLink>();
+    REQUIRE(asked);
+    h.down(asked->peer.value);
+    CHECK(network().size() == 1);
+    for (int round = 0; round < 3; ++round) h.answer(3);
+    CHECK(network().size() == 1);
+  }
+}
+
+TEST_CASE("what is kept of measurements has a bound, and no link has no figures") {
+  LinkRecord record;
+  const auto pair = [](std::uint32_t i) { return PairReport{1, NodeId{1}, NodeId{i}, {}, 0, {}}; };
+  const TimePoint begin{};
+  for (std::uint32_t i = 2; i < 2 + LinkRecord::kPairsMax; ++i)
+    record.keep(pair(i), begin + i * 1s);
+  record.keep(pair(2), begin + 9999s);  // no longer the oldest
+  record.keep(pair(99'999), begin + 9999s);
+  CHECK(record.all().size() == LinkRecord::kPairsMax);
+  CHECK(record.all().contains({NodeId{1}, NodeId{2}}));
+  CHECK(!record.all().contains({NodeId{1}, NodeId{3}}));
+  PairReport again = pair(4);
+  again.error = unavailable("It hangs.");
+  record.keep(again, begin);
+  CHECK(record.all().at({NodeId{1}, NodeId{4}}).report.error);
+  again.error = not_found("They have no connection.");
+  record.keep(again, begin);
+  CHECK(!record.all().contains({NodeId{1}, NodeId{4}}));
+  record.forget(NodeId{1});
+  CHECK(record.all().empty());
 }
 
 TEST_CASE("one that says nothing has a deadline") {

@@ -49,6 +49,9 @@ TEST_CASE("a status is read") {
   CHECK(facts.proofs.oldest_s == 41.5);
   CHECK(facts.proofs.refused == 1);
   CHECK_FALSE(facts.proofs.round_s);
+  REQUIRE(facts.links.size() == 1);
+  CHECK(facts.links[0].interface == "eth0/ens1");
+  CHECK(facts.links[0].bytes_per_s == 2.31e9);
 }
 
 TEST_CASE("a node that was lost is news for ten minutes") {

@@ -72,6 +72,34 @@ TEST_CASE("what the cluster survives is one clause") {
   }
 }
 
+TEST_CASE("links are told, of many the median and the worst") {
+  using Lines = std::vector<std::string>;
+  CHECK(network_lines(Facts()).empty());
+  CHECK(network_lines(sample()) ==
+        Lines{"node-10 <> node-2  net eth0/ens1  2.31 GB/s  41 us  measured 12m03s ago"});
+  const auto facts = [](const std::string& errors) {
+    std::string list;
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      const std::string n = std::to_string(i + 1);
+      list += (i > 0 ? "," : "") + std::string(R"({"nodes": ["a", "b)") + n +
+              R"("], "provider": "tcp", "interfaces": ["lo", "lo"], "age_s": 5,
+                  "round_trip_us": {"p50": )" +
+              n + R"(0}, "rates": [{"there_bytes_per_s": )" + n +
+              R"(e9, "back_bytes_per_s": 9e9}], "error": )" +
+              (errors[i] == 'x' ? R"("It hangs."})" : "null}");
+    }
+    return read_facts(R"({"network": [)" + list + "]}").value();
+  };
+  CHECK(network_lines(facts("..x")) == Lines{"a <> b3  failed: It hangs.  measured 5.0s ago",
+                                             "a <> b1  tcp lo  1 GB/s  10 us  measured 5.0s ago",
+                                             "a <> b2  tcp lo  2 GB/s  20 us  measured 5.0s ago"});
+  CHECK(network_lines(facts("....")) == Lines{"4 pairs, median 3 GB/s  30 us; the worst:",
+                                              "a <> b1  tcp lo  1 GB/s  10 us  measured 5.0s ago",
+                                              "a <> b2  tcp lo  2 GB/s  20 us  measured 5.0s ago"});
+  CHECK(network_lines(facts("xx.x"))[0] == "4 pairs, 3 failed, median 3 GB/s  30 us; the worst:");
+  CHECK(network_lines(facts("xxxx"))[0] == "4 pairs, 4 failed; the worst:");
+}
+
 TEST_CASE("sentences about a cluster") {
   const Facts facts = sample();
   CHECK(rates_text(facts) == "tokens/s in 12.2 out 843   ms p50/p99: first token 12/40, between -");

@@ -49,6 +49,13 @@ inline const char* const kSample = R"({
            {"id": 52, "state": "waiting", "replica": null, "prompt_tokens": 9, "tokens": 0,
             "age_s": 0.5, "replays": 0}]},
 "proofs": {"parts": 312, "proven": 312, "oldest_s": 41.5, "refused": 1},
+"network": [
+  {"nodes": ["node-10", "node-2"], "provider": "net", "interfaces": ["eth0", "ens1"],
+   "adapters": [null, "mlx5_0"], "round_trip_us": {"p50": 41.4, "p99": 90},
+   "rates": [{"bytes": 65536, "there_bytes_per_s": 9e9, "back_bytes_per_s": 8e9},
+             {"bytes": 1048576, "there_bytes_per_s": 2.5e9, "back_bytes_per_s": 2.31e9},
+             {"bytes": 16777216, "there_bytes_per_s": null, "back_bytes_per_s": null}],
+   "requests_meanwhile": 0, "error": null, "age_s": 723.4}],
 "events": [{"time": 1000000000, "kind": "node_joined", "text": "node-1 joined."},
            {"time": 1000000061.5, "kind": "node_lost", "text": "node-1 is lost."}]})";
 

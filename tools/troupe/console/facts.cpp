@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <utility>
 
 namespace troupe::console {
 namespace {
@@ -221,6 +222,25 @@ ProofFacts read_proofs(const json& j) {
           number_of(member(j, "oldest_s")), number_of(member(j, "round_s"))};
 }
 
+LinkFacts read_link(const json& j) {
+  LinkFacts link;
+  const auto nodes = texts(j, "nodes"), interfaces = texts(j, "interfaces");
+  if (nodes.size() == 2) link.lower = nodes[0], link.higher = nodes[1];
+  if (interfaces.size() == 2)
+    link.interface =
+        interfaces[0] == interfaces[1] ? interfaces[0] : interfaces[0] + "/" + interfaces[1];
+  link.provider = text(j, "provider");
+  link.error = text(j, "error");
+  link.round_trip_us = number(member(j, "round_trip_us"), "p50");
+  link.age_s = number(j, "age_s");
+  each(j, "rates", [&](const json& rate) {  // the largest tensors last
+    const double slower =
+        std::min(number(rate, "there_bytes_per_s"), number(rate, "back_bytes_per_s"));
+    if (slower > 0) link.bytes_per_s = slower;
+  });
+  return link;
+}
+
 void read_cluster(const json& j, Facts& facts) {
   facts.id = text(j, "id");
   facts.state = text(j, "state");
@@ -317,6 +337,10 @@ Result<Facts> FactsReader::read(std::string_view status_json) {
       experts, placement.empty() ? read_placement(member(experts, "placement")) : placed_);
   read_requests(member(j, "requests"), facts);
   facts.proofs = read_proofs(member(j, "proofs"));
+  each(j, "network", [&](const json& l) { facts.links.push_back(read_link(l)); });
+  std::ranges::stable_sort(facts.links, {}, [](const LinkFacts& link) {
+    return std::pair(link.error.empty(), link.bytes_per_s);
+  });
   each(j, "events", [&](const json& e) {
     facts.events.push_back({number(e, "time"), text(e, "kind"), text(e, "text")});
   });

@@ -107,6 +107,15 @@ struct ProofFacts {
   std::optional<double> round_s;   ///< what a round in the background takes
 };
 
+/// What was last measured of the connection of two nodes.
+struct LinkFacts {
+  std::string lower, higher, provider;
+  std::string interface;   ///< "eth0", "eth0/eth1" where they differ
+  std::string error;       ///< why nothing was measured; empty: it was
+  double bytes_per_s = 0;  ///< of the largest tensors, the slower way; 0: they were left out
+  double round_trip_us = 0, age_s = 0;
+};
+
 /// The machine that follows the head, to take its place.
 struct StandbyFacts {
   std::string address, state;  ///< "copying", "ready" or "leaving"; both empty: there is none
@@ -127,6 +136,7 @@ struct Facts {
   std::optional<QuantileFacts> first_token_ms, inter_token_ms;
   std::vector<RequestFacts> requests;
   ProofFacts proofs;
+  std::vector<LinkFacts> links;    ///< the slowest first, but those that failed before them
   std::vector<EventFacts> events;  ///< the newest last
 
   const NodeFacts* find_node(std::string_view id) const;

@@ -26,6 +26,40 @@ std::string scaled(double number, double step, const char* units) {
   return format(whole ? "%.0f" : "%.1f", number) + unit;
 }
 
+std::string link_speed(double bytes_per_s, double round_trip_us) {
+  return (bytes_per_s > 0 ? format("%.3g GB/s", bytes_per_s * 1e-9) : "- GB/s") +
+         format("  %.0f us", round_trip_us);
+}
+
+std::string link_line(const LinkFacts& link) {
+  std::string text = link.lower + " <> " + link.higher + "  ";
+  if (link.error.empty())
+    text += link.provider + " " + link.interface + "  " +
+            link_speed(link.bytes_per_s, link.round_trip_us);
+  else
+    text += "failed: " + link.error;
+  return text + "  measured " + short_time(link.age_s) + " ago";
+}
+
+/// Of those that were measured.
+std::string all_links(const std::vector<LinkFacts>& links) {
+  std::vector<double> rates, trips;
+  for (const LinkFacts& link : links) {
+    if (!link.error.empty()) continue;
+    rates.push_back(link.bytes_per_s);
+    trips.push_back(link.round_trip_us);
+  }
+  const auto middle = [](std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
+  const std::size_t failed = links.size() - rates.size();
+  std::string text = std::to_string(links.size()) + " pairs";
+  if (failed > 0) text += ", " + std::to_string(failed) + " failed";
+  if (!rates.empty()) text += ", median " + link_speed(middle(rates), middle(trips));
+  return text + "; the worst:";
+}
+
 }  // namespace
 
 std::string short_bytes(std::uint64_t bytes) {
@@ -108,6 +142,15 @@ std::string rates_text(const Facts& facts) {
   return "tokens/s in " + short_number(facts.prompt_tokens_per_s) + " out " +
          short_number(facts.generation_tokens_per_s) + "   ms p50/p99: first token " +
          quantiles(facts.first_token_ms) + ", between " + quantiles(facts.inter_token_ms);
+}
+
+std::vector<std::string> network_lines(const Facts& facts) {
+  constexpr std::size_t kShown = 3;
+  std::vector<std::string> lines;
+  if (facts.links.size() > kShown) lines.push_back(all_links(facts.links));
+  for (const LinkFacts& link : facts.links)
+    if (lines.size() < kShown) lines.push_back(link_line(link));
+  return lines;
 }
 
 std::string requests_text(const Facts& facts) {

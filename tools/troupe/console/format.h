@@ -27,6 +27,8 @@ std::string survives_text(const Facts& facts);
 std::string proofs_text(const Facts& facts);
 /// "tokens/s in 12 out 843   ms p50/p99: ...": rates, latencies; empty if the head does not say.
 std::string rates_text(const Facts& facts);
+/// What was last measured of the links between nodes: all, or the median and the worst of many.
+std::vector<std::string> network_lines(const Facts& facts);
 std::string requests_text(const Facts& facts);
 /// "10.0.0.2:6379 copying": where it listens, and how far it is; empty if there is none.
 std::string standby_text(const Facts& facts);
