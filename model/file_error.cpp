@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "model/model_path.h"
+
 namespace troupe {
 namespace {
 
@@ -49,7 +51,8 @@ Kind kind_of(int error) {
 
 Error file_error(const std::string& path, std::string_view what, int error) {
   const Kind kind = kind_of(error);
-  return {kind.code, path + " " + std::string(what) + ": " + std::strerror(error) + kind.advice};
+  return {kind.code, path + " " + std::string(what) + ": " + std::strerror(error) + kind.advice +
+                         (error == ENOENT ? pull_advice(path) : "")};
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "model/file_error.h"
 
@@ -10,8 +11,9 @@ namespace troupe {
 
 namespace {
 
+/// As the hub has it: two hyphens stand for a slash in its cache.
 bool is_part(std::string_view name) {
-  return !name.empty() && !name.starts_with('.') &&
+  return !name.empty() && !name.starts_with('.') && name.find("--") == name.npos &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
                   c == '.' || c == '_' || c == '-';
@@ -44,6 +46,26 @@ std::optional<HubModel> parse_hub_model(const std::string& model) {
   return found;
 }
 
+std::optional<HubModel> snapshot_model(const std::string& path) {
+  constexpr std::string_view kModels = "models--";
+  const std::filesystem::path whole(path);
+  const std::vector<std::string> parts(whole.begin(), whole.end());
+  for (std::size_t i = 0; i + 2 < parts.size(); ++i) {
+    if (!parts[i].starts_with(kModels) || parts[i + 1] != "snapshots") continue;
+    std::string name = parts[i].substr(kModels.size());
+    if (const auto slash = name.find("--"); slash != name.npos) name.replace(slash, 2, "/");
+    if (auto model = parse_hub_model(name + "@" + parts[i + 2])) return model;
+  }
+  return std::nullopt;
+}
+
+std::string pull_advice(const std::string& path) {
+  const auto model = snapshot_model(path);
+  if (!model) return {};
+  return "; if the model is here in part, `troupe pull " + model->name + "@" + model->revision +
+         "` brings the rest";
+}
+
 Status check_model_path(const std::string& model) {
   std::error_code error;
   const auto there = std::filesystem::status(model, error);
@@ -53,7 +75,7 @@ Status check_model_path(const std::string& model) {
   const bool below = std::filesystem::is_directory(model.substr(0, model.find('/')), ignored);
   if (below || !parse_hub_model(model)) return file_error(model, "cannot be opened", error.value());
   return not_found("There is no folder " + model +
-                   " here, and it was not pulled from the hub; run `troupe pull " + model +
+                   " here, and it is not in the hub's cache; run `troupe pull " + model +
                    "` first; for `troupe plan`, `troupe pull " + model +
                    " --include config.json` is enough.");
 }

@@ -19,4 +19,12 @@ struct HubModel {
 /// None: it has not the form of one. A path may have it, too.
 std::optional<HubModel> parse_hub_model(const std::string& model);
 
+/// The model whose snapshot in a cache of the hub (models--ORG--NAME/snapshots/COMMIT) the path is,
+/// or is in; its revision is the commit.
+std::optional<HubModel> snapshot_model(const std::string& path);
+
+/// The end of an error about something missing below `path`: how to get it, where the hub has it,
+/// since a snapshot may be here in part. Else empty.
+std::string pull_advice(const std::string& path);
+
 }  // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/model_path.h"
+
 namespace troupe {
 namespace {
 
@@ -39,7 +41,7 @@ Result<const TensorDirectory::Entry*> TensorDirectory::expect(const StoredPart& 
     return why->second;
   if (!entry)
     return corrupt(folder_ + " lacks the tensor " + part.name + ", expected with shape " +
-                   shape_text(part.shape));
+                   shape_text(part.shape) + pull_advice(folder_));
   const TensorInfo& info = entry->info;
   if (std::find(part.dtypes.begin(), part.dtypes.end(), info.dtype) == part.dtypes.end()) {
     std::string names;

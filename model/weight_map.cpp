@@ -11,6 +11,7 @@
 
 #include "model/file_error.h"
 #include "model/json_reader.h"
+#include "model/model_path.h"
 #include "runtime/limits.h"
 
 namespace troupe {
@@ -96,7 +97,8 @@ Result<WeightMap> find_weight_files(const std::string& folder) {
   if (chosen.empty())
     return not_found(folder +
                      " has no *.safetensors file, which is what weights are read from: give a "
-                     "checkpoint's folder that has them (*.bin and *.pth files can be converted)");
+                     "checkpoint's folder that has them (*.bin and *.pth files can be converted)" +
+                     pull_advice(folder));
   std::ranges::set_difference(*there, chosen, std::back_inserter(map.beside));
   map.files.assign(chosen.begin(), chosen.end());
   return map;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/frontend/wrong_field.h"
+#include "model/model_path.h"
 #include "model/spec/read_spec.h"
 #include "model/step_travel.h"
 #include "model/tokenizer/utf8.h"
@@ -133,6 +134,9 @@ std::string folder_name(const std::string& folder) {
   std::error_code failure;
   std::filesystem::path path = std::filesystem::absolute(folder, failure).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
+  const auto model = snapshot_model(path.string());
+  if (model && model->revision == path.filename())
+    return model->name.substr(model->name.find('/') + 1);
   return path.filename().string();
 }
 

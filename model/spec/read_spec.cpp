@@ -6,6 +6,7 @@
 
 #include "model/gguf/gguf.h"
 #include "model/gguf/gguf_spec.h"
+#include "model/model_path.h"
 #include "model/spec/architectures.h"
 #include "runtime/edit_distance.h"
 #include "runtime/limits.h"
@@ -97,7 +98,8 @@ Result<std::string> read_config(const std::string& folder) {
       std::filesystem::symlink_status(file, ignored).type() ==
           std::filesystem::file_type::not_found)
     return not_found(folder +
-                     " is no model's folder: it has neither a config.json nor a GGUF file.");
+                     " is no model's folder: it has neither a config.json nor a GGUF file" +
+                     pull_advice(folder) + ".");
   return read_text_file(file, limits::kConfigBytesMax);
 }
 

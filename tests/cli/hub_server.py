@@ -94,7 +94,7 @@ class Hub:
             return None
         if self.token and r.headers.get("Authorization") != f"Bearer {self.token}":
             return self.reply(r, 401)
-        if re.fullmatch(r"/api/models/org/model/revision/[\w.]+", path):
+        if re.fullmatch(r"/api/models/org/model/revision/([\w.]+|refs%2Fpr%2F1)", path):
             return self.reply(r, 200, json.dumps({"sha": COMMIT}).encode())
         if path == f"/api/models/org/model/tree/{COMMIT}":
             return self.list(r, query)

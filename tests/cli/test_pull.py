@@ -1,5 +1,6 @@
 """`troupe pull` from hubs that cut, lie, hang, redirect and name what no folder may hold."""
 
+import hashlib
 import os
 import random
 import resource
@@ -12,7 +13,7 @@ import pytest
 
 from hub_server import COMMIT, Hub, git_blob
 from promises import bound
-from running import DEMO, PATIENCE_S, TROUPE, run, wait_until
+from running import DEMO, PATIENCE_S, TROUPE, V3, run, wait_until
 from test_first_impressions import one_sentence
 
 CHUNK = 16 << 20
@@ -30,20 +31,39 @@ def pull(cache, *hubs, model="org/model", words=(), env=None, **options):
     return run("pull", model, "--cache", cache, *places, *words, env=env, **options)
 
 
-def holds(done, cache, files):
+def repository(cache):
+    return cache / "models--org--model"
+
+
+def snapshot(cache):
+    return repository(cache) / "snapshots" / COMMIT
+
+
+def blob_name(data, is_lfs):
+    return hashlib.sha256(data).hexdigest() if is_lfs else git_blob(data)
+
+
+def holds(done, cache, files, revision="main"):
+    """As huggingface_hub lays it out: its _create_symlink and _cache_commit_hash_for_specific_revision."""
     assert done.returncode == 0, done.stderr
-    folder = cache / "org" / "model"
+    folder = snapshot(cache)
     assert done.stdout == f"{folder}\n"
-    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    assert found == files
-    assert not list(cache.rglob("*.partial"))
+    links = [p for p in folder.rglob("*") if not p.is_dir()]
+    assert {str(p.relative_to(folder)): p.read_bytes() for p in links} == files
+    for link in links:
+        target = os.readlink(link)
+        up = "../" * (len(link.relative_to(folder).parts) + 1)
+        assert target in (f"{up}blobs/{blob_name(link.read_bytes(), lfs)}" for lfs in (False, True))
+    assert (repository(cache) / "refs" / revision).read_text() == COMMIT
+    assert not list((repository(cache) / ".troupe" / "parts").iterdir())
+    assert {p.name for p in (repository(cache) / ".troupe").iterdir()} == {"lock", "parts"}
 
 
 def failed(done, cache, *said):
     assert done.returncode == 1, done.stderr
     line = one_sentence(done.stderr)
     assert all(text in line for text in said), line
-    assert not (cache / "org" / "model").exists()
+    assert not snapshot(cache).exists() and not list(repository(cache).glob("refs/*"))
     return line
 
 
@@ -59,8 +79,12 @@ def test_a_model_comes_whole_and_once(hub, tmp_path):
     before = hub.bytes
     holds(pull(tmp_path, hub), tmp_path, hub.files)
     assert hub.bytes == before
-    revision = pull(tmp_path, hub, model="org/model@v1.0")
-    assert revision.stdout == f"{tmp_path}/org/model@v1.0\n" and hub.bytes == before
+    for revision in "v1.0", "refs/pr/1":
+        holds(pull(tmp_path, hub, model=f"org/model@{revision}"), tmp_path, hub.files, revision)
+    assert pull(tmp_path, hub, model=f"org/model@{COMMIT}").stdout == f"{snapshot(tmp_path)}\n"
+    refs = [str(p.relative_to(repository(tmp_path))) for p in repository(tmp_path).glob("refs/**/*")]
+    assert sorted(refs) == ["refs/main", "refs/refs", "refs/refs/pr", "refs/refs/pr/1", "refs/v1.0"]
+    assert hub.bytes == before
 
 
 def test_chosen_files_and_later_the_rest(hub, tmp_path):
@@ -94,7 +118,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
         wait_until(lambda: len(hub.requests) > 4, "the third request for bytes")
         first.send_signal(signal.SIGKILL)
         first.wait(PATIENCE_S)
-        assert not (tmp_path / "org" / "model").exists()
+        assert not snapshot(tmp_path).exists() and not list((repository(tmp_path) / "blobs").iterdir())
         hub.send, before, hub.cut_after = real, len(hub.requests), []
         holds(pull(tmp_path, hub), tmp_path, {"big": data})
         asked = {fields.get("Range") for path, fields in hub.requests[before:] if "/resolve/" in path}
@@ -137,7 +161,7 @@ def test_names_that_no_folder_may_hold(hub, tmp_path, path):
     entry = {"type": "file", "oid": git_blob(b"evil"), "size": 4, "path": path}
     hub.listing = [*hub.true_listing(), entry]
     failed(pull(tmp_path / "cache", hub), tmp_path / "cache", "names a file")
-    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p.name != "lock"]
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
 @pytest.mark.parametrize(
@@ -250,18 +274,116 @@ def test_a_mirror_that_trickles_is_left_for_the_next(hub, tmp_path):
         bound("pulled", time.monotonic() - started, 20)
 
 
-def test_a_folder_is_replaced_where_the_disk_cannot_swap_two(hub, tmp_path):
-    """As NFS, which knows no RENAME_EXCHANGE."""
-    library, code = tmp_path / "nfs.so", tmp_path / "nfs.c"
-    code.write_text("#include <errno.h>\nint renameat2() { errno = EINVAL; return -1; }\n")
+def hand_made(cache, files, revision="main", commit=COMMIT):
+    """What another program of the hub has fetched: of large files a blob named by SHA-256."""
+    root = repository(cache)
+    for path, data in files.items():
+        blob = root / "blobs" / blob_name(data, path.endswith((".safetensors", ".bin")))
+        link = root / "snapshots" / commit / path
+        for file in blob, link, root / "refs" / revision:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(data)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    (root / "refs" / revision).write_text(commit)
+
+
+def test_what_another_program_fetched_is_taken(hub, tmp_path):
+    """And what lacks is added to its snapshot, which is not taken away meanwhile."""
+    some = {k: v for k, v in hub.files.items() if k != "config.json"}
+    hand_made(tmp_path, some)
+    inode = snapshot(tmp_path).stat().st_ino
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+    assert hub.bytes == len(hub.files["config.json"]) and snapshot(tmp_path).stat().st_ino == inode
+    # A blob that is too short comes again, and a link that leads elsewhere is set right.
+    blob = repository(tmp_path) / "blobs" / blob_name(SMALL, True)
+    blob.write_bytes(SMALL[:-1])
+    (snapshot(tmp_path) / "config.json").unlink()
+    (snapshot(tmp_path) / "config.json").symlink_to("/dev/null")
+    holds(pull(tmp_path, hub), tmp_path, hub.files)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "partial"])
+def test_a_cut_leaves_no_snapshot_that_looks_whole(hub, tmp_path, kind):
+    """Killed at each link that is made: what is there by then lacks the weights, and no ref leads to it."""
+    first = tmp_path / "first"
+    holds(pull(first, hub), first, hub.files)
+    library, code = tmp_path / "cut.so", tmp_path / "cut.c"
+    code.write_text("#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n"
+                    "int symlink(const char* to, const char* at) { static int made;\n"
+                    "  if (made++ == atoi(getenv(\"CUT_AFTER\"))) _exit(9);\n"
+                    "  return (int)syscall(SYS_symlinkat, to, -100, at); }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-    cache = tmp_path / "cache"
-    assert pull(cache, hub, words=["--include", "*.json"]).returncode == 0
     env = {"LD_PRELOAD": str(library), "ASAN_OPTIONS": "verify_asan_link_order=0"}
-    holds(pull(cache, hub, env=env), cache, hub.files)
+    hub.listing, count = hub.true_listing()[::-1], len(hub.files)
+    for cut in range(count):
+        cache = tmp_path / str(cut)
+        if kind == "partial":
+            cache.mkdir()
+            hand_made(cache, {"other.json": b"{}"}, revision="other")
+        assert pull(cache, hub, env={**env, "CUT_AFTER": str(cut)}).returncode == 9
+        assert not (repository(cache) / "refs" / "main").exists()
+        assert snapshot(cache).exists() == (kind == "partial")
+        assert not (snapshot(cache) / "model.safetensors").exists()
+        before = hub.bytes
+        assert pull(cache, hub).returncode == 0 and hub.bytes == before
+        assert (snapshot(cache) / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
 
 
-@pytest.mark.parametrize("model", ["org/model", "org/model@v1.0"])
+def test_the_same_bytes_under_two_names_come_once(tmp_path):
+    with Hub({"a": SMALL, "b/c": SMALL, "empty": b"", "also-empty": b""}) as hub:
+        holds(pull(tmp_path, hub), tmp_path, hub.files)
+        assert hub.bytes == len(SMALL)
+        hub.listing = hub.true_listing()
+        hub.listing[-1]["size"] = 1
+        failed(pull(tmp_path / "b", hub), tmp_path / "b", "two sizes")
+
+
+def test_the_hubs_own_library_finds_what_was_pulled_and_fetches_what_we_find(hub, tmp_path):
+    import huggingface_hub  # which tokenizers brings
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    pulled = tmp_path / "pulled"
+    with pytest.raises(LocalEntryNotFoundError):
+        huggingface_hub.snapshot_download("org/model", cache_dir=pulled, local_files_only=True)
+    hub.served = {"model.safetensors": b"x" * len(SMALL)}
+    failed(pull(pulled, hub), pulled)  # what is on its way is no trouble
+    assert not huggingface_hub.scan_cache_dir(pulled).warnings
+    hub.served = {}
+    for revision in "main", "refs/pr/1":
+        holds(pull(pulled, hub, model=f"org/model@{revision}"), pulled, hub.files, revision)
+        found = huggingface_hub.snapshot_download("org/model", revision=revision, cache_dir=pulled,
+                                                  local_files_only=True)
+        assert found == str(snapshot(pulled))
+    scanned = huggingface_hub.scan_cache_dir(pulled)
+    assert not scanned.warnings
+    (repo,), size = scanned.repos, sum(map(len, hub.files.values()))
+    assert repo.repo_id == "org/model" and repo.refs.keys() == {"main", "refs/pr/1"}
+    assert scanned.size_on_disk == size
+    scanned.delete_revisions(COMMIT).execute()
+    assert not repository(pulled).exists()
+
+
+def test_where_the_cache_is(tmp_path):
+    """By what is asked first; each is where a model is found by its name."""
+    places = {
+        "TROUPE_CACHE": "a", "HF_HUB_CACHE": "b", "HF_HOME": "c/hub", "XDG_CACHE_HOME": "d/huggingface/hub",
+        "HOME": "e/.cache/huggingface/hub",
+    }
+    env = {name: str(tmp_path / place.split("/")[0]) for name, place in places.items()}
+    files = {p.name: p.read_bytes() for p in DEMO.iterdir() if p.is_file()}
+    with Hub(files) as hub:
+        for name, place in places.items():
+            done = run("pull", "org/model", env={**env, "HF_ENDPOINT": hub.url, "HF_TOKEN": ""})
+            assert done.stdout == f"{snapshot(tmp_path / place)}\n", name
+            found = run("tokenize", "--model", "org/model", stdin="brandy\n", env=env)
+            assert found.returncode == 0, found.stderr
+            env[name] = ""
+        done = run("pull", "org/model", env={**env, "HOME": str(tmp_path), "HF_HOME": "~/f",
+                                             "HF_ENDPOINT": hub.url, "HF_TOKEN": ""})
+        assert done.stdout == f"{snapshot(tmp_path / 'f' / 'hub')}\n"
+
+
+@pytest.mark.parametrize("model", ["org/model", "org/model@v1.0", f"org/model@{COMMIT}"])
 def test_a_pulled_model_answers_by_its_name(model, tmp_path, monkeypatch):
     files = {p.name: p.read_bytes() for p in DEMO.iterdir() if p.is_file()}
     with Hub(files, lfs=["model.safetensors"]) as hub:
@@ -274,9 +396,27 @@ def test_a_pulled_model_answers_by_its_name(model, tmp_path, monkeypatch):
     again = run("tokenize", "--model", model, stdin="brandy\n", env=env)
     assert again.stdout == done.stdout, again.stderr
     monkeypatch.chdir(tmp_path)
-    shutil.rmtree(tmp_path / "org")
+    shutil.rmtree(repository(tmp_path))
     gone = run("tokenize", "--model", model, stdin="brandy\n", env=env)
     assert gone.returncode == 1 and f"troupe pull {model}" in one_sentence(gone.stderr)
+
+
+def test_a_model_that_is_here_in_part_says_what_lacks_and_how_to_get_it(tmp_path):
+    """As another program that was cut off leaves it."""
+    files = {p.name: p.read_bytes() for p in V3.iterdir() if p.is_file()}
+    shards = sorted(name for name in files if name.endswith(".safetensors"))
+    assert len(shards) > 1
+    hand_made(tmp_path, files)
+    env = {"TROUPE_CACHE": str(tmp_path)}
+    asked = ["generate", "--model", "org/model", "--prompt-ids", "1,2,3", "--max-tokens", "1"]
+    assert run(*asked, env=env).returncode == 0
+    for name in shards[-1], "config.json":
+        link = snapshot(tmp_path) / name
+        target = os.readlink(link)
+        link.unlink()
+        said = one_sentence(run(*asked, env=env).stderr)
+        assert name in said and f"`troupe pull org/model@{COMMIT}` brings the rest" in said, said
+        link.symlink_to(target)
 
 
 def test_two_at_once(hub, tmp_path):
@@ -288,5 +428,4 @@ def test_two_at_once(hub, tmp_path):
     failed(pull(tmp_path, hub), tmp_path, "Another `troupe pull`")
     first.kill()
     first.wait(PATIENCE_S)
-    assert COMMIT in str(next(tmp_path.rglob("*.partial")))
     holds(pull(tmp_path, hub), tmp_path, hub.files)

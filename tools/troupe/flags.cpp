@@ -2,7 +2,7 @@
 
 #include "actors/api/cluster.h"
 #include "runtime/byte_size.h"
-#include "tools/troupe/pull/pull.h"
+#include "tools/troupe/pull/hub_cache.h"
 
 namespace troupe::cli {
 

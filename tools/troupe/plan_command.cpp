@@ -17,7 +17,7 @@
 #include "tools/troupe/plan/report.h"
 #include "tools/troupe/plan/speed_report.h"
 #include "tools/troupe/plan_speed.h"
-#include "tools/troupe/pull/pull.h"
+#include "tools/troupe/pull/hub_cache.h"
 
 namespace troupe::cli {
 namespace {

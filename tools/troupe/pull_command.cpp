@@ -11,6 +11,7 @@
 #include "runtime/clock.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/commands.h"
+#include "tools/troupe/pull/hub_cache.h"
 #include "tools/troupe/pull/pull.h"
 
 namespace troupe::cli {
@@ -129,6 +130,9 @@ Command pull_command() {
           "  troupe pull ORG/NAME && troupe up --model ORG/NAME\n\n"
           "What was cut off goes on where it was. Every file is checked, and the folder appears "
           "whole.\n"
+          "The cache is laid out as Hugging Face's own programs do: they find what is pulled, and "
+          "what\n"
+          "they fetched is known here by its name.\n"
           "A token for models that need one: $HF_TOKEN; it is told to the first endpoint only.",
       .flags = {{.name = "NAME",
                  .target = &o->model,
@@ -148,7 +152,9 @@ Command pull_command() {
                  .target = &o->pull.exclude,
                  .help = "No files like this; may be repeated",
                  .one_value_each = true},
-                {"--cache", &o->cache, "Where to (default: $TROUPE_CACHE, else ~/.cache/troupe)"},
+                {"--cache", &o->cache,
+                 "Where to (default: $TROUPE_CACHE, $HF_HUB_CACHE, $HF_HOME/hub, "
+                 "$XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub)"},
                 {.name = "--connections",
                  .target = &o->pull.connections,
                  .help = "Requests at a time (default: 8)",

@@ -13,7 +13,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/commands.h"
-#include "tools/troupe/pull/pull.h"
+#include "tools/troupe/pull/hub_cache.h"
 
 namespace troupe::cli {
 namespace {

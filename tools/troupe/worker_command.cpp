@@ -23,7 +23,7 @@
 #include "tools/troupe/crash_handler.h"
 #include "tools/troupe/flags.h"
 #include "tools/troupe/nccl_choice.h"
-#include "tools/troupe/pull/pull.h"
+#include "tools/troupe/pull/hub_cache.h"
 #include "tools/troupe/service_notifier.h"
 #include "tools/troupe/signals.h"
 #include "tools/troupe/worker_certificate.h"

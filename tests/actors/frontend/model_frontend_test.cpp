@@ -301,6 +301,14 @@ TEST_CASE("the name and the context's length come from the options, else from th
   const auto named =
       load("tools/demo/pocket-dictionary", [](EngineOptions& o) { o.served_model_name = "words"; });
   CHECK(named->served_model_name() == "words");
+  const testing::TemporaryFolder cache;
+  const auto snapshots = cache / "models--org--Words-7B" / "snapshots";
+  std::filesystem::create_directories(snapshots);
+  std::filesystem::create_directory_symlink(testing::source_path("tools/demo/pocket-dictionary"),
+                                            snapshots / "0123abc");
+  const auto cached = load("tools/demo/pocket-dictionary",
+                           [&](EngineOptions& o) { o.model = (snapshots / "0123abc").string(); });
+  CHECK(cached->served_model_name() == "Words-7B");
   EngineOptions options;
   options.model = testing::source_path("tools/demo/pocket-dictionary");
   options.max_model_len = 5000;

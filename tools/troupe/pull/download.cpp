@@ -32,7 +32,7 @@ std::vector<std::unique_ptr<HubConnection>> connect_all(const PullOptions& optio
 }
 
 Download::Download(PullOptions options, const std::string& commit, std::vector<RepoFile> files,
-                   std::filesystem::path folder, PullProgress& progress)
+                   HubFolder folder, PullProgress& progress)
     : options_(std::move(options)),
       commit_(commit),
       folder_(std::move(folder)),
@@ -52,7 +52,7 @@ Status Download::run() {
 }
 
 Status Download::begin(File& file) {
-  auto part = PartFile::open(folder_ / "parts", file.entry);
+  auto part = PartFile::open(folder_.parts(), file.entry);
   if (!part.ok()) return part.error();
   file.part = std::move(*part);
   for (std::size_t i = 0; i < file.part->chunks(); ++i)
@@ -182,7 +182,7 @@ Status Download::finish(File& file) {
   const auto good = file.part->verify();
   if (!good.ok()) return good.error();
   if (*good) {
-    const Status moved = file.part->move_to(folder_ / "files" / file.entry.path);
+    const Status moved = file.part->move_to(folder_.blobs() / file.entry.digest);
     if (!moved.ok()) return moved;
     ++progress_.files;
     file.part.reset();

@@ -2,13 +2,13 @@
 
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/troupe/pull/hub_cache.h"
 #include "tools/troupe/pull/hub_connection.h"
 #include "tools/troupe/pull/part_file.h"
 #include "tools/troupe/pull/pull.h"
@@ -19,9 +19,10 @@ namespace troupe::pull {
 /// A file whose bytes are not what the listing says comes again, whole, from the next endpoint.
 class Download {
  public:
-  /// `files` go below `folder`/files; `endpoints` are tried in that order.
+  /// `files`, no two of the same bytes, become blobs of `folder`; `endpoints` are tried in that
+  /// order.
   Download(PullOptions options, const std::string& commit, std::vector<RepoFile> files,
-           std::filesystem::path folder, PullProgress& progress);
+           HubFolder folder, PullProgress& progress);
   Status run();
 
  private:
@@ -53,7 +54,7 @@ class Download {
 
   const PullOptions options_;
   const std::string commit_;
-  const std::filesystem::path folder_;
+  const HubFolder folder_;
   PullProgress& progress_;
   std::vector<File> files_;
 

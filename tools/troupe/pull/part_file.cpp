@@ -41,15 +41,6 @@ Digest begin_digest(const RepoFile& file) {
   return digest;
 }
 
-/// A name of its own for each file and content, whatever the path holds.
-std::string key_of(const RepoFile& file) {
-  Digest digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr);
-  const std::string name = file.path + "\n" + file.digest;
-  EVP_DigestUpdate(digest.get(), name.data(), name.size());
-  return hex_of(digest);
-}
-
 bool write_at(int fd, std::uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -65,7 +56,7 @@ bool write_at(int fd, std::uint64_t offset, std::string_view bytes) {
 
 PartFile::PartFile(const std::filesystem::path& folder, const RepoFile& file)
     : file_(file),
-      path_((folder / key_of(file)).string()),
+      path_((folder / file.digest).string()),
       done_path_(path_ + ".done"),
       chunks_(static_cast<std::size_t>((file.size + kChunkBytes - 1) / kChunkBytes)) {}
 
@@ -148,8 +139,6 @@ Result<bool> PartFile::verify() {
 }
 
 Status PartFile::move_to(const std::filesystem::path& to) {
-  std::error_code ignored;
-  std::filesystem::create_directories(to.parent_path(), ignored);
   if (::fsync(fd_) != 0 || ::rename(path_.c_str(), to.c_str()) != 0)
     return failed("moved to " + to.string());
   ::unlink(done_path_.c_str());

@@ -16,8 +16,8 @@ namespace troupe::pull {
 /// second one holds a byte for each chunk, '1' once that is here, so that a later run goes on. Both
 /// are open from the first write to the end: a repository may have thousands.
 ///
-///     parts/KEY       the bytes, of the file's full length
-///     parts/KEY.done  one byte a chunk
+///     parts/DIGEST       the bytes, of the file's full length
+///     parts/DIGEST.done  one byte a chunk
 class PartFile {
  public:
   /// Takes up what an earlier run has left; leaves nothing open. Errors: kUnavailable,

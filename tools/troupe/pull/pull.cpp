@@ -7,16 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "model/model_path.h"
 #include "runtime/log.h"
 #include "tools/troupe/pull/download.h"
+#include "tools/troupe/pull/hub_cache.h"
 #include "tools/troupe/pull/limits.h"
 #include "tools/troupe/pull/repo_listing.h"
 
@@ -46,11 +45,21 @@ Result<std::vector<RepoFile>> list_files(HubConnection& hub, const std::string& 
   }
   std::uint64_t bytes = 0;
   std::set<std::string_view> paths;
+  std::map<std::string_view, std::uint64_t> sizes;
   for (const RepoFile& file : files) {
     if (!paths.insert(file.path).second) return corrupt("names the file " + file.path + " twice");
+    if (sizes.try_emplace(file.digest, file.size).first->second != file.size)
+      return corrupt("names two sizes for the checksum of the file " + file.path);
     if ((bytes += file.size) > kRepositoryBytesMax) return corrupt("names too many bytes");
   }
   return files;
+}
+
+/// A revision is one part of an address, though it may hold slashes.
+std::string url_part(const std::string& revision) {
+  std::string text;
+  for (const char c : url_path(revision)) text += c == '/' ? std::string("%2F") : std::string(1, c);
+  return text;
 }
 
 /// What the first endpoint that can tell says there is; every sum that is checked comes from it.
@@ -65,7 +74,7 @@ Result<Repository> look_up(const PullOptions& options) {
                      ".");
     };
     if (last) logger().warn("{} The next endpoint is asked.", last->message);
-    const auto answer = connections[i]->get(api + "/revision/" + url_path(options.revision));
+    const auto answer = connections[i]->get(api + "/revision/" + url_part(options.revision));
     if (!answer.ok()) {
       last = answer.error();
       continue;
@@ -99,9 +108,9 @@ PullOptions starting_at(PullOptions options, std::size_t endpoint) {
 /// One pull of a model at a time; it goes with the process.
 class PullLock {
  public:
-  explicit PullLock(const fs::path& home)
-      : home_(home),
-        fd_(::open((home / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)),
+  explicit PullLock(const HubFolder& folder)
+      : folder_(folder.path()),
+        fd_(::open(folder.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)),
         unopened_(fd_ < 0 ? errno : 0) {}
   ~PullLock() {
     if (fd_ >= 0) ::close(fd_);
@@ -113,35 +122,17 @@ class PullLock {
     if (fd_ >= 0 && ::fcntl(fd_, F_SETLK, &whole) == 0) return {};
     const int why = fd_ >= 0 ? errno : unopened_;
     if (fd_ >= 0 && (why == EACCES || why == EAGAIN))
-      return unavailable("Another `troupe pull` of " + name + " is at work in " + home_.string() +
+      return unavailable("Another `troupe pull` of " + name + " is at work in " + folder_.string() +
                          "; wait for it.");
-    return unavailable("The folder " + home_.string() + " cannot be written (" +
+    return unavailable("The folder " + folder_.string() + " cannot be written (" +
                        std::strerror(why) + "); choose another with --cache.");
   }
 
  private:
-  const fs::path home_;
+  const fs::path folder_;
   const int fd_;
   const int unopened_;  // why
 };
-
-bool is_here(const fs::path& folder, const RepoFile& file) {
-  std::error_code failed;
-  const fs::path path = folder / file.path;
-  return fs::is_regular_file(fs::symlink_status(path, failed)) &&
-         fs::file_size(path, failed) == file.size && !failed;
-}
-
-/// Files of an earlier pull of the same commit, which asked for others, are taken over.
-void take_over(const fs::path& from, const fs::path& to) {
-  std::error_code failed;
-  for (const auto& entry : fs::recursive_directory_iterator(from, failed)) {
-    if (!entry.is_regular_file(failed)) continue;
-    const fs::path there = to / entry.path().lexically_relative(from);
-    fs::create_directories(there.parent_path(), failed);
-    fs::create_hard_link(entry.path(), there, failed);  // or it is there, or comes again
-  }
-}
 
 Status check_room(const fs::path& cache, const std::vector<RepoFile>& missing,
                   const fs::path& parts) {
@@ -162,62 +153,7 @@ Status check_room(const fs::path& cache, const std::vector<RepoFile>& missing,
                             " are free; make room, or choose another disk with --cache.");
 }
 
-/// NFS has no such rename: there `to` is gone for a moment, and what it was stays until the end.
-int swap_folders(const fs::path& whole, const fs::path& to) {
-  const int done = ::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
-  if (done == 0 || (errno != EINVAL && errno != ENOSYS)) return done;
-  const fs::path aside = whole.parent_path() / "replaced";
-  if (::rename(to.c_str(), aside.c_str()) != 0) return -1;
-  return ::rename(whole.c_str(), to.c_str());
-}
-
-/// The whole folder appears at once, also in the place of one that lacked something.
-Status publish(const fs::path& partial, const fs::path& to) {
-  const fs::path whole = partial / "files";
-  const bool replaces = fs::exists(to);
-  if ((replaces ? swap_folders(whole, to) : ::rename(whole.c_str(), to.c_str())) != 0)
-    return unavailable("The folder " + to.string() + " cannot be made: " + std::strerror(errno) +
-                       ".");
-  std::error_code ignored;
-  fs::remove_all(partial, ignored);
-  return {};
-}
-
-/// The link, replaced at once.
-Status point(const fs::path& link, const fs::path& to) {
-  std::error_code failed;
-  const fs::path fresh = to.string() + ".link";
-  fs::remove(fresh, failed);
-  fs::create_directory_symlink(to.lexically_relative(link.parent_path()), fresh, failed);
-  if (!failed) fs::rename(fresh, link, failed);
-  if (!failed) return {};
-  return unavailable("The model is in " + to.string() + ", but the link " + link.string() +
-                     " to it cannot be made: " + failed.message() + "; move away what is there.");
-}
-
 }  // namespace
-
-fs::path default_cache() {
-  if (const char* cache = std::getenv("TROUPE_CACHE"); cache && *cache) return cache;
-  const char* home = std::getenv("HOME");
-  return fs::path(home && *home ? home : ".") / ".cache" / "troupe";
-}
-
-std::string model_folder(const std::string& model) {
-  std::error_code failed;
-  const auto named = parse_hub_model(model);
-  if (!named || fs::exists(model, failed)) return model;
-  const fs::path folder = pulled_folder(default_cache(), named->name, named->revision);
-  return fs::is_directory(folder, failed) ? folder.string() : model;
-}
-
-fs::path pulled_folder(const fs::path& cache, const std::string& name,
-                       const std::string& revision) {
-  if (revision == "main") return cache / name;
-  std::string suffix = revision;
-  std::ranges::replace(suffix, '/', '-');
-  return cache / (name + "@" + suffix);
-}
 
 Result<fs::path> pull(const PullOptions& options, PullProgress& progress) {
   auto repository = look_up(options);
@@ -228,49 +164,33 @@ Result<fs::path> pull(const PullOptions& options, PullProgress& progress) {
   if (files.empty())
     return not_found(options.name + " has no file that --include and --exclude leave.");
 
-  const fs::path link = pulled_folder(options.cache, options.name, options.revision);
-  const fs::path home =
-      link.parent_path() / ".commits" / options.name.substr(options.name.find('/') + 1);
-  const fs::path folder = home / repository->commit;
-  const fs::path partial = folder.string() + ".partial";
-  std::error_code failed;
-  fs::create_directories(home, failed);
-  if (failed)
-    return unavailable("The folder " + home.string() + " cannot be made: " + failed.message() +
-                       "; choose another with --cache.");
-  const PullLock lock(home);
+  const HubFolder folder(options.cache, options.name);
+  if (const Status made = folder.make(); !made.ok()) return made.error();
+  const PullLock lock(folder);
   if (const Status taken = lock.take(options.name); !taken.ok()) return taken.error();
-  progress.files_total = files.size();
-  for (const RepoFile& file : files) progress.bytes_total += file.size;
-  const auto all_here = [&](const fs::path& place) {
-    return std::ranges::all_of(files, [&](const RepoFile& f) { return is_here(place, f); });
-  };
-  if (!all_here(folder)) {
-    fs::create_directories(partial / "files", failed);
-    fs::create_directories(partial / "parts", failed);
-    if (failed)
-      return unavailable("The folder " + partial.string() + " cannot be made: " + failed.message() +
-                         ".");
-    take_over(folder, partial / "files");
-    std::vector<RepoFile> missing;
-    for (const RepoFile& file : files) {
-      if (!is_here(partial / "files", file)) {
-        missing.push_back(file);
-        continue;
-      }
-      ++progress.files;
-      progress.bytes += file.size;
+  std::vector<RepoFile> missing;
+  std::set<std::string_view> blobs;
+  for (const RepoFile& file : files) {
+    if (!blobs.insert(file.digest).second) continue;
+    ++progress.files_total;
+    progress.bytes_total += file.size;
+    if (!folder.has_blob(file)) {
+      missing.push_back(file);
+      continue;
     }
-    if (const Status room = check_room(options.cache, missing, partial / "parts"); !room.ok())
-      return room.error();
-    Download download(starting_at(options, repository->endpoint), repository->commit,
-                      std::move(missing), partial, progress);
-    if (const Status done = download.run(); !done.ok()) return done.error();
-    if (const Status published = publish(partial, folder); !published.ok())
-      return published.error();
+    ++progress.files;
+    progress.bytes += file.size;
   }
-  if (const Status pointed = point(link, folder); !pointed.ok()) return pointed.error();
-  return link;
+  if (const Status room = check_room(options.cache, missing, folder.parts()); !room.ok())
+    return room.error();
+  Download download(starting_at(options, repository->endpoint), repository->commit,
+                    std::move(missing), folder, progress);
+  if (const Status done = download.run(); !done.ok()) return done.error();
+  if (const Status linked = folder.link(repository->commit, files); !linked.ok())
+    return linked.error();
+  if (const Status pointed = folder.point(options.revision, repository->commit); !pointed.ok())
+    return pointed.error();
+  return folder.snapshot(repository->commit);
 }
 
 }  // namespace troupe::pull

@@ -30,24 +30,8 @@ struct PullProgress {
   std::atomic<std::uint64_t> files{0}, files_total{0};
 };
 
-/// Fetches what is not here yet, and returns the folder:
-///
-///     CACHE/ORG/NAME                           (or NAME@REVISION) a link to what is whole:
-///     CACHE/ORG/.commits/NAME/COMMIT           every file checked
-///     CACHE/ORG/.commits/NAME/COMMIT.partial   while it comes; a later run goes on with it
-///
-/// Errors are one sentence each; what has come is kept.
+/// Fetches what is not here yet into the model's folder of the cache (hub_cache.h), and returns the
+/// snapshot. Errors are one sentence each; what has come is kept, and a later run goes on with it.
 Result<std::filesystem::path> pull(const PullOptions& options, PullProgress& progress);
-
-/// Where models are kept if nothing else is said: $TROUPE_CACHE, else ~/.cache/troupe.
-std::filesystem::path default_cache();
-
-/// The folder of a model of the hub that was pulled into the default cache; anything else, also
-/// what is not there, as it is.
-std::string model_folder(const std::string& model);
-
-/// Where a model is once it was pulled.
-std::filesystem::path pulled_folder(const std::filesystem::path& cache, const std::string& name,
-                                    const std::string& revision = "main");
 
 }  // namespace troupe::pull

@@ -1,0 +1,129 @@
+#include "tools/troupe/pull/hub_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <iterator>
+#include <system_error>
+
+#include "model/model_path.h"
+
+namespace troupe::pull {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_weights(const RepoFile& file) {
+  return file.path.ends_with(".safetensors") || file.path.ends_with(".gguf");
+}
+
+Error not_made(const fs::path& what, const std::error_code& why) {
+  return unavailable(what.string() + " cannot be made: " + why.message() +
+                     "; move away what is there, or choose another disk with --cache.");
+}
+
+/// What is not empty; a ~ in it, which the shell left, as the hub's own programs take it.
+std::optional<fs::path> folder_of(const char* variable) {
+  const char* said = std::getenv(variable);
+  if (!said || !*said) return std::nullopt;
+  const std::string text = said;
+  const char* home = std::getenv("HOME");
+  return home && text.starts_with("~/") ? fs::path(home + text.substr(1)) : fs::path(text);
+}
+
+}  // namespace
+
+HubFolder::HubFolder(const fs::path& cache, const std::string& name) {
+  std::string folder = "models--" + name;
+  folder.replace(folder.find('/'), 1, "--");
+  path_ = cache / folder;
+}
+
+fs::path HubFolder::snapshot(const std::string& commit) const {
+  return path_ / "snapshots" / commit;
+}
+
+/// A folder without `snapshots` is a broken one to the hub's own programs.
+Status HubFolder::make() const {
+  std::error_code failed;
+  for (const fs::path& folder : {blobs(), path_ / "snapshots", path_ / "refs", parts()}) {
+    fs::create_directories(folder, failed);
+    if (failed) return not_made("The folder " + folder.string(), failed);
+  }
+  return {};
+}
+
+/// Only whole files get their name there.
+bool HubFolder::has_blob(const RepoFile& file) const {
+  std::error_code failed;
+  const fs::path blob = blobs() / file.digest;
+  return fs::is_regular_file(blob, failed) && fs::file_size(blob, failed) == file.size && !failed;
+}
+
+/// Each appears at once, in the place of one that leads elsewhere.
+Status HubFolder::link_into(const fs::path& folder, const std::vector<RepoFile>& files) const {
+  std::error_code failed;
+  const fs::path fresh = own() / "link";
+  for (const RepoFile& file : files) {
+    const fs::path blob = blobs() / file.digest, link = folder / file.path;
+    if (fs::equivalent(link, blob, failed)) continue;
+    fs::create_directories(link.parent_path(), failed);
+    if (!failed) fs::remove(fresh, failed);
+    if (!failed) fs::create_symlink(blob.lexically_relative(link.parent_path()), fresh, failed);
+    if (!failed) fs::rename(fresh, link, failed);
+    if (failed) return not_made("The link " + link.string(), failed);
+  }
+  return {};
+}
+
+Status HubFolder::link(const std::string& commit, const std::vector<RepoFile>& files) const {
+  std::error_code failed;
+  if (!fs::exists(snapshot(commit), failed)) {
+    const fs::path fresh = own() / commit;
+    fs::remove_all(fresh, failed);
+    if (const Status linked = link_into(fresh, files); !linked.ok()) return linked;
+    fs::rename(fresh, snapshot(commit), failed);  // or another program has made it meanwhile
+    fs::remove_all(fresh, failed);
+  }
+  std::vector<RepoFile> ordered = files;
+  std::ranges::stable_partition(ordered, [](const RepoFile& file) { return !is_weights(file); });
+  return link_into(snapshot(commit), ordered);
+}
+
+Status HubFolder::point(const std::string& revision, const std::string& commit) const {
+  if (revision == commit) return {};
+  const fs::path ref = path_ / "refs" / revision, fresh = own() / "ref";
+  std::error_code failed;
+  fs::create_directories(ref.parent_path(), failed);
+  if (!failed && !(std::ofstream(fresh) << commit << std::flush))
+    failed = std::make_error_code(std::errc::io_error);
+  if (!failed) fs::rename(fresh, ref, failed);
+  return failed ? not_made("The file " + ref.string(), failed) : Status();
+}
+
+std::optional<fs::path> HubFolder::find(const std::string& revision) const {
+  std::string commit = revision;
+  if (!is_commit(revision)) std::ifstream(path_ / "refs" / revision) >> std::setw(64) >> commit;
+  std::error_code failed;
+  if (!is_commit(commit) || !fs::is_directory(snapshot(commit), failed)) return std::nullopt;
+  return snapshot(commit);
+}
+
+fs::path default_cache() {
+  if (const auto cache = folder_of("TROUPE_CACHE")) return *cache;
+  if (const auto cache = folder_of("HF_HUB_CACHE")) return *cache;
+  if (const auto home = folder_of("HF_HOME")) return *home / "hub";
+  if (const auto caches = folder_of("XDG_CACHE_HOME")) return *caches / "huggingface" / "hub";
+  return folder_of("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
+}
+
+std::string model_folder(const std::string& model) {
+  std::error_code failed;
+  const auto named = parse_hub_model(model);
+  if (!named || fs::exists(model, failed)) return model;
+  const auto found = HubFolder(default_cache(), named->name).find(named->revision);
+  return found ? found->string() : model;
+}
+
+}  // namespace troupe::pull
