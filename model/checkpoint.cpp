@@ -10,6 +10,7 @@
 #include "model/gguf/gguf.h"
 #include "model/gguf/gguf_spec.h"
 #include "model/json_reader.h"
+#include "model/model_path.h"
 #include "model/spec/bind.h"
 #include "model/spec/read_spec.h"
 #include "model/tensor_reader.h"
@@ -48,13 +49,15 @@ class PartsHash {
 
 }  // namespace
 
-Checkpoint::Checkpoint(const std::string& folder) : folder_(folder), directory_(folder) {}
+Checkpoint::Checkpoint(const std::string& folder, CheckpointUse use)
+    : folder_(folder), use_(use), directory_(folder) {}
 Checkpoint::~Checkpoint() = default;
 
-Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& folder) {
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& folder,
+                                                           CheckpointUse use) {
   const auto gguf = find_gguf(folder);
   if (!gguf) return gguf.error();
-  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(folder));
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(folder, use));
   const Status opened = *gguf ? checkpoint->open_gguf(**gguf) : checkpoint->open_folder();
   if (!opened) return opened.error();
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
@@ -164,6 +167,18 @@ std::string Checkpoint::make_hash(std::string_view config) {
   return hash.hex();
 }
 
+namespace {
+
+Error without_tensors(const std::string& file) {
+  const auto model = snapshot_model(file);
+  return refused(file +
+                 " holds the header only, as `troupe pull --for head` fetches it; a worker needs "
+                 "the whole checkpoint" +
+                 (model ? ": `troupe pull " + model->name + "@" + model->revision + "`" : ""));
+}
+
+}  // namespace
+
 Status Checkpoint::add_file(const std::string& name,
                             const std::map<std::string, std::string>& index) {
   auto opened = WeightFile::open(folder_, name);
@@ -183,6 +198,8 @@ Status Checkpoint::add_file(const std::string& name,
   if (auto status = file.unchanged(); !status) return status;
   auto header = parse_safetensors_header(bytes, file.size(), file.path());
   if (!header) return header.error();
+  if (header->alone && use_ == CheckpointUse::kTensors) return without_tensors(file.path());
+  has_tensors_ = has_tensors_ && !header->alone;
   added.data_offset = header->data_offset;
   const std::uint32_t number = directory_.add_file(file.path());
   files_.push_back(std::move(added));

@@ -37,6 +37,7 @@ struct StoredTensor {
 struct SafetensorsHeader {
   std::map<std::string, TensorInfo, std::less<>> tensors;
   std::uint64_t data_offset = 0;  ///< of the data section in the file
+  bool alone = false;             ///< the file ends with it, where its tensors should begin
 };
 
 /// The JSON length that the first 8 bytes of a file of `file_size` bytes claim, if it can be true.
@@ -45,10 +46,16 @@ Result<std::uint64_t> safetensors_header_length(std::span<const std::byte> head,
 
 /// Parses a header from the first bytes of a file of `file_size` bytes. `head` holds at least the 8
 /// bytes of the length and the JSON. Checks names, dtypes, shapes against byte
-/// counts, that the tensors neither overlap nor leave gaps, and that the file ends where they end.
+/// counts, that the tensors neither overlap nor leave gaps, and that the file ends where they end;
+/// or where the header does, if it is alone.
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> head,
                                                    std::uint64_t file_size,
                                                    const std::string& file);
+
+enum class CheckpointUse {
+  kTensors,
+  kHeaders,  ///< no tensor is asked for; a safetensors file may end with its header
+};
 
 /// A Hugging Face folder: config.json and *.safetensors (model/weight_map.h); or a GGUF file
 /// (model/gguf/gguf.h). The files stay open; nothing but headers is read until someone asks for a
@@ -60,13 +67,16 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> he
 class Checkpoint {
  public:
   /// `folder` may also be a GGUF file, or a folder with one.
-  static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
+  static Result<std::shared_ptr<const Checkpoint>> open(
+      const std::string& folder, CheckpointUse use = CheckpointUse::kTensors);
   ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
   const std::string& folder() const { return folder_; }
   const ModelSpec& spec() const { return spec_; }
+  /// False: of some file the header is all there is.
+  bool has_tensors() const { return has_tensors_; }
 
   /// SHA-256 over config.json, the safetensors headers and which tensors are taken from which, or
   /// over a GGUF file's header, in hex: members with another one serve another model. What the
@@ -105,7 +115,7 @@ class Checkpoint {
     std::string header;  ///< with its length; only while opening
     std::uint64_t data_offset = 0;
   };
-  explicit Checkpoint(const std::string& folder);
+  Checkpoint(const std::string& folder, CheckpointUse use);
   Status open_folder();
   Status open_gguf(const std::string& path);
   /// With the tensors of it that `index` does not have elsewhere.
@@ -118,6 +128,8 @@ class Checkpoint {
   std::string make_hash(std::string_view config);
 
   std::string folder_;
+  CheckpointUse use_;
+  bool has_tensors_ = true;
   std::string hash_;
   ModelSpec spec_;
   std::vector<std::string> left_out_;

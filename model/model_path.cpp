@@ -51,10 +51,12 @@ std::optional<HubModel> snapshot_model(const std::string& path) {
   const std::filesystem::path whole(path);
   const std::vector<std::string> parts(whole.begin(), whole.end());
   for (std::size_t i = 0; i + 2 < parts.size(); ++i) {
-    if (!parts[i].starts_with(kModels) || parts[i + 1] != "snapshots") continue;
+    if (!parts[i].starts_with(kModels)) continue;
+    const std::size_t at = i + (parts[i + 1] == "head" ? 2 : 1);
+    if (at + 1 >= parts.size() || parts[at] != "snapshots") continue;
     std::string name = parts[i].substr(kModels.size());
     if (const auto slash = name.find("--"); slash != name.npos) name.replace(slash, 2, "/");
-    if (auto model = parse_hub_model(name + "@" + parts[i + 2])) return model;
+    if (auto model = parse_hub_model(name + "@" + parts[at + 1])) return model;
   }
   return std::nullopt;
 }

@@ -19,8 +19,8 @@ struct HubModel {
 /// None: it has not the form of one. A path may have it, too.
 std::optional<HubModel> parse_hub_model(const std::string& model);
 
-/// The model whose snapshot in a cache of the hub (models--ORG--NAME/snapshots/COMMIT) the path is,
-/// or is in; its revision is the commit.
+/// The model whose snapshot in a cache of the hub the path is, or is in: of
+/// models--ORG--NAME/snapshots/COMMIT, or .../head/snapshots/COMMIT. Its revision is the commit.
 std::optional<HubModel> snapshot_model(const std::string& path);
 
 /// The end of an error about something missing below `path`: how to get it, where the hub has it,

@@ -142,8 +142,12 @@ Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> he
     if (!info) return info.error();
     header.tensors.emplace(name, std::move(*info));
   }
-  if (auto status = check_offsets(header, file_size - header.data_offset, file); !status)
-    return status.error();
+  std::uint64_t data_bytes = 0;
+  for (const auto& [name, info] : header.tensors)
+    data_bytes = std::max(data_bytes, info.offset + info.bytes);
+  header.alone = data_bytes > 0 && file_size == header.data_offset;
+  if (!header.alone) data_bytes = file_size - header.data_offset;
+  if (auto status = check_offsets(header, data_bytes, file); !status) return status.error();
   return header;
 }
 

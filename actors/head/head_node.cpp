@@ -173,6 +173,9 @@ Status HeadNode::Impl::start(HeadOptions options) {
   for (const std::string& advice : frontend->left_out()) logger().warn("{}", advice);
   if (const std::string names = left_out_text(checkpoint); !names.empty())
     logger().info("{}", names);
+  if (!checkpoint.has_tensors())
+    logger().info("{} holds no weights: this head confirms nothing of what workers read",
+                  checkpoint.folder());
   logger().info("{}", describe(frontend->ends(), frontend->tokenizer().get()));
   const int layers = checkpoint.spec().num_layers();
   if (options.engine.pipeline_parallel_size > layers)
@@ -277,6 +280,7 @@ SupervisorOptions HeadNode::Impl::supervisor_options(const HeadOptions& options,
     out.reasoning_open = start.inside;
   }
   out.checkpoint_hash = checkpoint.hash();
+  out.head_reads = checkpoint.has_tensors();
   out.host = host_name();
   out.pid = getpid();
   out.engine = options.engine;

@@ -25,13 +25,14 @@ Status check_name(const std::string& flag, const std::string& name) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine) {
+Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine,
+                                                     CheckpointUse use) {
   const std::string path = std::filesystem::absolute(engine.model).string();
   if (const Status named = check_name("--model", path); !named.ok()) return named.error();
   if (const Status named = check_name("--served-model-name", engine.served_model_name);
       !named.ok())
     return named.error();
-  return Checkpoint::open(engine.model);
+  return Checkpoint::open(engine.model, use);
 }
 
 EngineOptions resolved(EngineOptions engine, const ModelFrontend& frontend) {

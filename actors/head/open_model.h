@@ -13,7 +13,8 @@ namespace troupe {
 
 /// The checkpoint that a head is to serve. kInvalidArgument when its path or the name that it is
 /// served by cannot travel to the workers, or stand in metrics and answers: no UTF-8, or too long.
-Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine);
+Result<std::shared_ptr<const Checkpoint>> open_model(const EngineOptions& engine,
+                                                     CheckpointUse use = CheckpointUse::kTensors);
 
 /// The options with what the model decides where flags do not.
 EngineOptions resolved(EngineOptions engine, const ModelFrontend& frontend);

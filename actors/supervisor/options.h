@@ -27,6 +27,7 @@ struct SupervisorOptions {
   std::string reasoning_style = "none";  ///< how answers of a chat hold thoughts
   bool reasoning_open = false;           ///< and whether they begin inside of one
   std::string checkpoint_hash;
+  bool head_reads = true;  ///< it has the tensors, and confirms what workers read of them
   std::string host;  ///< the head's; workers of the same host are local
   std::int32_t pid = 0;
   std::string join_line;  ///< what to run on a worker, word for word; Listening replaces it

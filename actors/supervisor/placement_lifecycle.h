@@ -40,7 +40,7 @@ class PlacementLifecycle {
       : inheritance_(known.numerics.has_value()),
         service_(std::move(message)),
         kept_numerics_(known.numerics),
-        proofs_(known.tensors),
+        proofs_(known.tensors, options.head_reads),
         canaries_(known.canary, options) {}
 
   /// After anything that may ask for another version: begins one if it is time, and says how the

@@ -38,7 +38,7 @@ void Proofs::begin(NodeId newcomer, Dispute& dispute, SupervisorTurn& turn) {
   dispute.deadline = turn.now + kReadDeadline;
   dispute.asked = {newcomer};
   if (!known.confirmed) {
-    dispute.asked.insert(kHeadNode);
+    if (head_reads_) dispute.asked.insert(kHeadNode);
     if (!known.holders.empty()) dispute.asked.insert(known.holders.begin()->first);
     std::size_t witnesses = 0;
     for (const auto& [id, member] : turn.members.all())

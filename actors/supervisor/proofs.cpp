@@ -31,7 +31,7 @@ std::string text_of(const ProofFailed& failed, const Member& member) {
          std::to_string(failed.last_good_s) + " s ago.";
 }
 
-Proofs::Proofs(const std::vector<KnownTensor>& kept) {
+Proofs::Proofs(const std::vector<KnownTensor>& kept, bool head_reads) : head_reads_(head_reads) {
   for (const auto& tensor : kept) {
     known_[tensor.proof.tensor] = {tensor.proof, tensor.confirmed, false, {}};
     if (!tensor.confirmed) unconfirmed_.insert(tensor.proof.tensor);
@@ -181,7 +181,7 @@ void Proofs::confirm(const std::string& tensor, KeepTensors& keep) {
 /// A node reports in portions: what the head reads first is counted over all of them.
 void Proofs::read_first_reports(NodeId node, const std::vector<TensorProof>& proofs,
                                 SupervisorTurn& turn) {
-  if (proofs.empty()) return;
+  if (proofs.empty() || !head_reads_) return;
   std::vector<std::string> names = names_of(proofs);
   const auto under_way =
       std::ranges::find_if(readings_, [&](const auto& entry) { return entry.second.node == node; });
@@ -283,7 +283,8 @@ bool Proofs::open_on(const std::set<NodeId>& nodes) const {
 void Proofs::on_wake(SupervisorTurn& turn) {
   std::erase_if(readings_, [&](const auto& r) { return turn.now >= r.second.deadline; });
   decide_ready(turn);
-  if (background_ || unconfirmed_.empty() || turn.now < next_background_ || !readings_.empty())
+  if (!head_reads_ || background_ || unconfirmed_.empty() || turn.now < next_background_ ||
+      !readings_.empty())
     return;
   ReadTensors read{0, {}, kBackgroundBytes, false};
   for (const auto& tensor : unconfirmed_)
@@ -296,7 +297,7 @@ void Proofs::on_wake(SupervisorTurn& turn) {
 void Proofs::arrange_wake(TimePoint now, SupervisorEffects& effects) const {
   for (const auto& [number, reading] : readings_) effects.wake_at(reading.deadline);
   for (const auto& [node, dispute] : disputes_) effects.wake_at(dispute.deadline);
-  if (!unconfirmed_.empty() && !background_ && readings_.empty())
+  if (head_reads_ && !unconfirmed_.empty() && !background_ && readings_.empty())
     effects.wake_at(std::max(now, next_background_));
 }
 

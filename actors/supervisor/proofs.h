@@ -37,12 +37,13 @@ std::string text_of(const ProofFailed& failed, const Member& member);
 /// What is confirmed is what the cluster serves: who reads something else is wrong. What is only
 /// claimed is decided by two of three; if they cannot, what came first stays. The head reads a part
 /// of every first report before it serves (all of it for a small model), the rest meanwhile.
+/// One that has no weights reads nothing: then only another node confirms.
 ///
 /// How the bytes lie packed in memory is for the nodes alone to say: what two of them packed alike
 /// is settled. Before that, two that differ both read again, and only what serves stays.
 class Proofs {
  public:
-  explicit Proofs(const std::vector<KnownTensor>& kept);
+  Proofs(const std::vector<KnownTensor>& kept, bool head_reads);
 
   void take(const Member& member, const TensorProofs& proofs, SupervisorTurn& turn);
   /// The head has read.
@@ -114,6 +115,7 @@ class Proofs {
   void decide(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
   void adopt(NodeId newcomer, const Dispute& dispute, SupervisorTurn& turn);
 
+  const bool head_reads_;
   std::map<std::string, Known, std::less<>> known_;
   std::map<NodeId, std::vector<Known*>> held_;  ///< what each member was a holder of
   std::set<std::string> unconfirmed_;

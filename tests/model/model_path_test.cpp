@@ -36,14 +36,17 @@ TEST_CASE("names of the hub are told from paths") {
 
 TEST_CASE("a snapshot in the hub's cache is told from other folders") {
   const std::string snapshot = "/cache/models--a.b--c-d/snapshots/0123456789";
-  for (const std::string& path : {snapshot, snapshot + "/", snapshot + "/x/y.safetensors"}) {
+  const std::string of_head = "/cache/models--a.b--c-d/head/snapshots/0123456789";
+  for (const std::string& path :
+       {snapshot, snapshot + "/", snapshot + "/x/y.safetensors", of_head, of_head + "/x"}) {
     REQUIRE(snapshot_model(path));
     CHECK(snapshot_model(path)->name == "a.b/c-d");
     CHECK(snapshot_model(path)->revision == "0123456789");
   }
-  for (const char* path : {"", "/", "/models--a--b", "/models--a--b/snapshots", "/a--b/snapshots/1",
-                           "/models--a/snapshots/1", "/models--a--b--c/snapshots/1",
-                           "/models--a--b/blobs/1", "/models--a--b/snapshots/a b"})
+  for (const char* path :
+       {"", "/", "/models--a--b", "/models--a--b/snapshots", "/models--a--b/head/snapshots",
+        "/a--b/snapshots/1", "/models--a/snapshots/1", "/models--a--b--c/snapshots/1",
+        "/models--a--b/blobs/1", "/models--a--b/snapshots/a b"})
     CHECK_MESSAGE(!snapshot_model(path), path);
   const auto absent = load_model_spec(snapshot);
   REQUIRE(!absent);

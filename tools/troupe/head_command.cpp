@@ -179,7 +179,7 @@ int run(const CommonOptions& common, const HeadFlags& flags, const Doubles& doub
   const Signals signals;
   (void)speak_as("head", common);
   ServiceNotifier notifier;
-  auto model = open_head_model(flags, 1);
+  auto model = open_head_model(flags, 1, CheckpointUse::kHeaders);
   if (!model.ok()) return fail_with(model.error());
   return HeadCommand(common, flags, std::move(*model), doubles, signals, notifier).run();
 }

@@ -14,6 +14,7 @@
 #include "tools/troupe/crash_handler.h"
 #include "tools/troupe/lifetime.h"
 #include "tools/troupe/own_address.h"
+#include "tools/troupe/pull/hub_cache.h"
 #include "tools/troupe/signals.h"
 #include "transport/fabric/fabric.h"
 
@@ -147,7 +148,7 @@ GatewayOptions gateway_options(const HeadFlags& flags) {
   return gateway;
 }
 
-Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
+Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices, CheckpointUse use) {
   HeadModel model;
   auto engine = resolve(flags.engine);
   if (!engine.ok()) return engine.error();
@@ -160,7 +161,15 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices) {
   if (auto lifetime = parse_certificate_lifetime(flags.certificate_lifetime); !lifetime.ok())
     return lifetime.error();
   if (const Status good = check(gateway_options(flags)); !good.ok()) return good.error();
-  auto checkpoint = open_model(model.engine);
+  auto checkpoint = open_model(model.engine, use);
+  if (!checkpoint.ok() && use == CheckpointUse::kHeaders) {
+    const std::string& asked = flags.engine.options.model;
+    const std::string folder = pull::model_folder(asked, pull::HubFolder::Part::kHead);
+    if (folder != asked) {
+      model.engine.model = folder;
+      checkpoint = open_model(model.engine, use);
+    }
+  }
   if (!checkpoint.ok()) return checkpoint.error();
   model.checkpoint = std::move(*checkpoint);
   auto frontend = ModelFrontend::load(model.engine);

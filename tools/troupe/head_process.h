@@ -48,8 +48,9 @@ struct HeadModel {
   std::shared_ptr<const Checkpoint> checkpoint;
   std::shared_ptr<const ModelFrontend> frontend;
 };
-/// Checks all flags of a head, and opens its model. Touches no state folder.
-Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices);
+/// Checks all flags of a head, and opens its model: one of `pull --for head`, too, if no tensor is
+/// asked for here. Touches no state folder.
+Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices, CheckpointUse use);
 GatewayOptions gateway_options(const HeadFlags& flags);
 void add_head_flags(Command& command, HeadFlags& flags);
 /// Those of them that say where it serves and whom, not what: all but the engine's.

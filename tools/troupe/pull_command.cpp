@@ -19,7 +19,7 @@ namespace {
 
 struct PullCommandOptions {
   pull::PullOptions pull;
-  std::string model;
+  std::string model, reader;
   std::vector<std::string> endpoints;
   std::string cache;
   double timeout = 30;
@@ -78,6 +78,9 @@ Status prepare(PullCommandOptions& o) {
     return invalid_argument("'" + o.model +
                             "' is no model; expected ORG/NAME or ORG/NAME@REVISION, such as "
                             "deepseek-ai/DeepSeek-V3.");
+  o.pull.for_head = o.reader == "head";
+  if (!o.reader.empty() && !o.pull.for_head)
+    return invalid_argument("--for must be head, not '" + o.reader + "'.");
   o.pull.name = std::move(named->name);
   o.pull.revision = std::move(named->revision);
   if (o.endpoints.empty()) {
@@ -127,7 +130,8 @@ Command pull_command() {
           "  troupe pull ORG/NAME@v1.0 --exclude 'original/*'\n"
           "  troupe pull ORG/NAME --endpoint http://mirror.lan:8080 --endpoint "
           "https://huggingface.co\n"
-          "  troupe pull ORG/NAME && troupe up --model ORG/NAME\n\n"
+          "  troupe pull ORG/NAME && troupe up --model ORG/NAME\n"
+          "  troupe pull ORG/NAME --for head && troupe head --model ORG/NAME\n\n"
           "What was cut off goes on where it was. Every file is checked, and the folder appears "
           "whole.\n"
           "The cache is laid out as Hugging Face's own programs do: they find what is pulled, and "
@@ -144,6 +148,12 @@ Command pull_command() {
                  .help = "Where from; may be repeated: mirrors, in the order in which they are "
                          "tried (default: $HF_ENDPOINT, else https://huggingface.co)",
                  .one_value_each = true},
+                {.name = "--for",
+                 .target = &o->reader,
+                 .help = "head: everything but the weights' bytes, which a head reads only to "
+                         "confirm what workers read; workers need all, since any expert may move "
+                         "to any of them",
+                 .values = {"head"}},
                 {.name = "--include",
                  .target = &o->pull.include,
                  .help = "Only files like this, such as '*.safetensors'; may be repeated",

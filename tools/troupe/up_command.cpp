@@ -338,7 +338,7 @@ int run(const CommonOptions& common, const UpOptions& o) {
   if (const Status computes = check_numerics(o.head.engine, shares->front().front());
       !computes.ok())
     return fail_with(computes.error());
-  const auto model = open_head_model(o.head, static_cast<int>(devices));
+  const auto model = open_head_model(o.head, static_cast<int>(devices), CheckpointUse::kTensors);
   if (!model.ok()) return fail_with(model.error());
   const auto followed = StandbyFiles::earlier(common.state_dir);
   if (!followed.ok()) return fail_with(followed.error());

@@ -15,29 +15,11 @@ std::uint64_t chunk_size(const RepoFile& file, std::size_t chunk) {
   return std::min(kChunkBytes, file.size - chunk * kChunkBytes);
 }
 
-/// Whether the next try, at the same server, may bring what this one did not.
-bool may_pass(const Error& error) {
-  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded ||
-         error.code == ErrorCode::kCorrupt;
-}
-
 }  // namespace
 
-std::vector<std::unique_ptr<HubConnection>> connect_all(const PullOptions& options) {
-  std::vector<std::unique_ptr<HubConnection>> all;
-  for (const http::Url& url : options.endpoints)
-    all.push_back(std::make_unique<HubConnection>(
-        HubOptions{url, all.empty() ? options.token : std::string(), options.silence}));
-  return all;
-}
-
-Download::Download(PullOptions options, const std::string& commit, std::vector<RepoFile> files,
-                   HubFolder folder, PullProgress& progress)
-    : options_(std::move(options)),
-      commit_(commit),
-      folder_(std::move(folder)),
-      progress_(progress),
-      given_up_(options_.endpoints.size()) {
+Download::Download(const PullOptions& options, Mirrors& mirrors, std::vector<RepoFile> files,
+                   const HubFolder& folder, PullProgress& progress)
+    : options_(options), mirrors_(mirrors), folder_(folder), progress_(progress) {
   for (RepoFile& entry : files) files_.push_back({.entry = std::move(entry)});
 }
 
@@ -86,34 +68,12 @@ std::optional<Download::Job> Download::next() {
   return job;
 }
 
-bool Download::stopping() {
-  const std::lock_guard lock(mutex_);
-  return error_.has_value();
-}
-
-/// False: the download has ended meanwhile.
-bool Download::pause(Duration time) {
-  std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, time, [this] { return error_.has_value(); });
-}
-
-bool Download::is_given_up(std::size_t endpoint) {
-  const std::lock_guard lock(mutex_);
-  return given_up_[endpoint];
-}
-
-void Download::give_up(std::size_t endpoint, const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  if (given_up_[endpoint]) return;
-  given_up_[endpoint] = true;
-  logger().warn("{} is not asked any more: {}", options_.endpoints[endpoint].text(), why);
-}
-
 void Download::work() {
   Connections connections = connect_all(options_);
   while (const auto job = next()) {
     const Status done = carry_out(*job, connections);
     if (done.ok()) continue;
+    mirrors_.stop();
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = done.error();
     changed_.notify_all();
@@ -134,48 +94,14 @@ Status Download::carry_out(const Job& job, Connections& connections) {
 }
 
 Status Download::fetch_chunk(const Job& job, Connections& connections) {
-  std::optional<Error> last;
-  std::uint64_t got = 0;
-  for (std::size_t i = job.endpoint; i < connections.size(); ++i) {
-    const bool is_last = i + 1 == connections.size();
-    if (!is_last && is_given_up(i)) continue;
-    Duration wait = kRetryPause;
-    int tries = 0;
-    while (tries < kTriesMax) {
-      const std::uint64_t before = got;
-      const Status fetched = fetch_from(*connections[i], job, got);
-      if (fetched.ok()) return {};
-      if (fetched.error().code == ErrorCode::kResourceExhausted || stopping()) return fetched;
-      last = fetched.error();
-      if (!may_pass(*last)) break;
-      // A server that brings something is asked for the rest: the last one however little it is.
-      const bool moved = got - before >= (is_last ? 1 : kProgressBytesMin);
-      tries = moved ? 0 : tries + 1;
-      wait = moved ? kRetryPause : std::min<Duration>(2 * wait, kRetryPauseMax);
-      if (tries < kTriesMax && !pause(wait)) return fetched;
-    }
-    if (is_last) break;
-    if (tries == kTriesMax) give_up(i, last->message);
-    logger().info("{} comes from the next endpoint: {}", job.file->entry.path, last->message);
-  }
-  return last ? *last : unavailable("No endpoint is left to ask.");
-}
-
-Status Download::fetch_from(HubConnection& hub, const Job& job, std::uint64_t& got) {
   File& file = *job.file;
-  const std::uint64_t begin = job.chunk * kChunkBytes;
-  const std::uint64_t size = chunk_size(file.entry, job.chunk);
-  Status written;
-  const Status fetched =
-      hub.fetch("/" + options_.name + "/resolve/" + commit_ + "/" + url_path(file.entry.path),
-                {begin + got, size - got, file.entry.size}, [&](std::string_view bytes) {
-                  written = file.part->write(begin + got, bytes);
-                  if (!written.ok()) return written;
-                  got += bytes.size();
-                  progress_.bytes += bytes.size();
-                  return Status();
-                });
-  return written.ok() ? fetched : written;
+  return mirrors_.fetch({file.entry.path, job.chunk * kChunkBytes,
+                         chunk_size(file.entry, job.chunk), file.entry.size, job.endpoint},
+                        connections, [&](std::uint64_t offset, std::string_view bytes) {
+                          const Status written = file.part->write(offset, bytes);
+                          if (written.ok()) progress_.bytes += bytes.size();
+                          return written;
+                        });
 }
 
 Status Download::finish(File& file) {

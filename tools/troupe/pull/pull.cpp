@@ -15,6 +15,7 @@
 
 #include "runtime/log.h"
 #include "tools/troupe/pull/download.h"
+#include "tools/troupe/pull/header.h"
 #include "tools/troupe/pull/hub_cache.h"
 #include "tools/troupe/pull/limits.h"
 #include "tools/troupe/pull/repo_listing.h"
@@ -23,6 +24,9 @@ namespace troupe::pull {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kOtherWeights[] = {".bin",  ".gguf", ".h5", ".msgpack",
+                                         ".onnx", ".pt",   ".pth"};
 
 struct Repository {
   std::string commit;
@@ -153,40 +157,75 @@ Status check_room(const fs::path& cache, const std::vector<RepoFile>& missing,
                             " are free; make room, or choose another disk with --cache.");
 }
 
+/// What is asked for. A head gets no weights, of whatever format.
+Result<std::vector<RepoFile>> choose(std::vector<RepoFile> files, const PullOptions& options) {
+  std::erase_if(files, [&](const RepoFile& file) {
+    return !is_wanted(file.path, options.include, options.exclude);
+  });
+  if (files.empty())
+    return not_found(options.name + " has no file that --include and --exclude leave.");
+  if (!options.for_head) return files;
+  std::erase_if(files, [](const RepoFile& file) {
+    return std::ranges::any_of(kOtherWeights,
+                               [&](const char* end) { return file.path.ends_with(end); });
+  });
+  const bool any = std::ranges::any_of(
+      files, [](const RepoFile& file) { return file.path.ends_with(".safetensors"); });
+  if (any) return files;
+  return not_found(options.name +
+                   " has no *.safetensors file, of which a head can do with the header; pull it "
+                   "without --for head.");
+}
+
+Status keep_headers(const std::vector<RepoFile>& files, const PullOptions& options,
+                    Mirrors& mirrors, const HubFolder& folder, PullProgress& progress) {
+  Connections connections = connect_all(options);
+  for (const RepoFile& file : files) {
+    const auto header = fetch_header(file, mirrors, connections);
+    if (!header.ok()) return header.error();
+    if (const Status kept = folder.keep_header(file, *header); !kept.ok()) return kept;
+    ++progress.files;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<fs::path> pull(const PullOptions& options, PullProgress& progress) {
   auto repository = look_up(options);
   if (!repository.ok()) return repository.error();
-  std::vector<RepoFile> files;
-  for (RepoFile& file : repository->files)
-    if (is_wanted(file.path, options.include, options.exclude)) files.push_back(std::move(file));
-  if (files.empty())
-    return not_found(options.name + " has no file that --include and --exclude leave.");
+  const auto files = choose(std::move(repository->files), options);
+  if (!files.ok()) return files.error();
 
-  const HubFolder folder(options.cache, options.name);
+  const HubFolder folder(options.cache, options.name,
+                         options.for_head ? HubFolder::Part::kHead : HubFolder::Part::kWhole);
   if (const Status made = folder.make(); !made.ok()) return made.error();
   const PullLock lock(folder);
   if (const Status taken = lock.take(options.name); !taken.ok()) return taken.error();
-  std::vector<RepoFile> missing;
-  std::set<std::string_view> blobs;
-  for (const RepoFile& file : files) {
-    if (!blobs.insert(file.digest).second) continue;
+  std::vector<RepoFile> missing, headers;
+  std::set<std::string_view> digests;
+  for (const RepoFile& file : *files) {
+    if (!digests.insert(file.digest).second) continue;
+    const bool is_header = folder.is_header(file), is_here = folder.has(file);
+    const std::uint64_t bytes = is_header ? 0 : file.size;
     ++progress.files_total;
-    progress.bytes_total += file.size;
-    if (!folder.has_blob(file)) {
-      missing.push_back(file);
-      continue;
+    progress.bytes_total += bytes;
+    if (is_here) {
+      ++progress.files;
+      progress.bytes += bytes;
+    } else {
+      (is_header ? headers : missing).push_back(file);
     }
-    ++progress.files;
-    progress.bytes += file.size;
   }
   if (const Status room = check_room(options.cache, missing, folder.parts()); !room.ok())
     return room.error();
-  Download download(starting_at(options, repository->endpoint), repository->commit,
-                    std::move(missing), folder, progress);
+  const PullOptions from = starting_at(options, repository->endpoint);
+  Mirrors mirrors(from, repository->commit);
+  Download download(from, mirrors, std::move(missing), folder, progress);
   if (const Status done = download.run(); !done.ok()) return done.error();
-  if (const Status linked = folder.link(repository->commit, files); !linked.ok())
+  if (const Status kept = keep_headers(headers, from, mirrors, folder, progress); !kept.ok())
+    return kept.error();
+  if (const Status linked = folder.link(repository->commit, *files); !linked.ok())
     return linked.error();
   if (const Status pointed = folder.point(options.revision, repository->commit); !pointed.ok())
     return pointed.error();

@@ -19,6 +19,7 @@ struct PullOptions {
   std::vector<http::Url> endpoints;  ///< the first that answers says what there is
   std::string token;                 ///< for the first endpoint only; empty: none
   std::vector<std::string> include, exclude;
+  bool for_head = false;  ///< of safetensors files the headers alone
   std::filesystem::path cache;
   int connections = 8;
   Duration silence = std::chrono::seconds(30);  ///< of a server, before it is given up
