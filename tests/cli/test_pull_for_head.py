@@ -112,7 +112,7 @@ def test_a_repository_that_no_head_can_do_with(tmp_path):
         assert run("pull", "org/model", "--for", "worker").returncode == 2
 
 
-def test_a_head_with_headers_alone_serves_and_nobody_computes_with_them(cache, cluster):
+def test_a_head_with_headers_alone_serves_and_nobody_computes_with_them(hub, cache, cluster):
     """A worker that has no more is refused by name; with one that has all it answers as the golden says."""
     env = {"TROUPE_CACHE": str(cache)}
     hint = f"`troupe pull org/model@{COMMIT}`"
@@ -124,6 +124,8 @@ def test_a_head_with_headers_alone_serves_and_nobody_computes_with_them(cache, c
         said = one_sentence(refused.stderr)
         assert "holds the header only" in said and hint in said, said
 
+    # A snapshot that `troupe plan` needed does not stand in its way.
+    assert pull(cache, hub, words=["--include", "config.json"]).returncode == 0
     cluster.head("org/model", "--min-devices", 1, "--numerics", "reference", env=env)
     cluster.wait_joinable()
     cluster.wait_answers()
