@@ -69,7 +69,7 @@ Result<std::string> certificate_name(const std::string& pem) {
 }
 
 bool is_certificate_name(std::string_view text) {
-  return text.size() == 16 &&
+  return text.size() == kCertificateNameLength &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 

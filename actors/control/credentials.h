@@ -27,6 +27,7 @@ inline constexpr std::size_t kRevokedMax = 1000;
 /// What a certificate is called, and every one that it is renewed by: 16 small hexadecimal digits.
 /// kCorrupt: the PEM text is none.
 Result<std::string> certificate_name(const std::string& pem);
+inline constexpr std::size_t kCertificateNameLength = 16;
 bool is_certificate_name(std::string_view text);
 
 /// What the head keeps in its state folder, and hands out in the join file (the worker's part).

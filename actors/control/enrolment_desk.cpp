@@ -112,13 +112,15 @@ control::EnrolmentReply EnrolmentDesk::redeem(const DeskVisit& visit) {
     lines_.warn(redeemed.error().message, now());
     return {};
   }
-  auto reply = certify(request->signing_request, "");
+  // Who asks again gets one of the same name.
+  auto reply = certify(request->signing_request,
+                       sha256_hex(request->signing_request).substr(0, kCertificateNameLength));
   if (reply.refusal.empty())
     logger().info("{} has a certificate now, by the token {}.", visit.peer, request->token);
   return reply;
 }
 
-/// What the request says of itself is not looked at. `name`: of the one that it renews.
+/// What the request says of itself is not looked at.
 control::EnrolmentReply EnrolmentDesk::certify(const std::string& signing_request,
                                                const std::string& name) const {
   const auto asked = control::read_request(signing_request);

@@ -157,18 +157,6 @@ void LaneCore::listen(int fd) {
     ::close(fd);
 }
 
-void LaneCore::use(std::shared_ptr<TlsContext> context) {
-  context_ = std::move(context);
-  std::vector<Connection*> revoked;
-  for (const auto& [session, connection] : sessions_)
-    if (context_->revokes(connection->tls.peer_name())) revoked.push_back(connection);
-  for (Connection* connection : revoked) {
-    const std::string why = "its certificate " + connection->tls.peer_name() + " was revoked";
-    logger().warn("{} is cut off: {}.", connection->peer, why);
-    end(*connection, {SessionEndKind::kForeign, why}, false);
-  }
-}
-
 void LaneCore::on_accepted(Handle handle) {
   set_control_socket_options(descriptor(handle));
   auto& connection = connections_[handle];
@@ -253,6 +241,8 @@ void LaneCore::on_data(Connection& connection, std::span<const char> bytes) {
 }
 
 void LaneCore::authenticated(Connection& connection) {
+  // It may have come before its certificate was revoked.
+  if (server() && context_->revokes(connection.tls.peer_name())) return hard_close(connection);
   drop_stranger(connection);
   self_->configure_read(connection.handle, caf::io::receive_policy::at_most(kReadBytes));
   if (!server()) {
@@ -357,36 +347,6 @@ void LaneCore::broken(Connection& connection, const std::string& what) {
   const std::string text = connection.peer + " broke the control lane's format: " + what;
   stranger_lines_.warn(text + " Its session is closed.", now());
   end(connection, {SessionEndKind::kGarbage, text}, true);
-}
-
-void LaneCore::fail_handshake(Connection& connection) {
-  const TlsSession::Failure& failure = connection.tls.failure();
-  if (server()) {
-    if (failure.foreign)
-      stranger_lines_.warn(
-          connection.peer + " was refused: its certificate " +
-              (failure.ended     ? "has ended."
-               : failure.revoked ? "was revoked."
-                                 : "is not of this cluster (" + failure.text + ")."),
-          now());
-    return end(connection, {SessionEndKind::kForeign, failure.text}, true);
-  }
-  if (failure.foreign) {
-    const std::string what =
-        failure.ended ? " says that this machine's certificate has ended; copy the join file from "
-                        "the head again, or join with a new --token."
-        : failure.revoked
-            ? " says that this machine's certificate was revoked; to come back, remove the join "
-              "file, and join with a new --token."
-            : " belongs to another cluster than the join file (" + failure.text +
-                  "); use the join file that this head wrote.";
-    return end(connection, {SessionEndKind::kForeign, "The head at " + connection.peer + what},
-               true);
-  }
-  end(connection,
-      {SessionEndKind::kGarbage, "What answers at " + connection.peer + " is no head of Troupe: " +
-                                     failure.text + "; check the address."},
-      true);
 }
 
 void LaneCore::end(Connection& connection, SessionEnd reason, bool may_linger) {

@@ -8,6 +8,10 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <string_view>
+
+#include "actors/control/credentials.h"
+#include "actors/control/join_token.h"
 
 namespace troupe::control {
 namespace {
@@ -44,14 +48,20 @@ Role worker_role(std::int64_t lifetime_s) {
 }
 
 std::string name_of(X509* certificate) {
-  std::array<char, 17> text{};
-  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_serialNumber, text.data(),
-                                text.size()) == 16)
-    return text.data();
-  std::uint64_t serial = 0;
-  ASN1_INTEGER_get_uint64(&serial, X509_get0_serialNumber(certificate));
+  std::array<char, 64> text{};
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_serialNumber, text.data(),
+                            static_cast<int>(text.size()));
+  if (is_certificate_name(text.data())) return text.data();
+  const ASN1_INTEGER* serial = X509_get0_serialNumber(certificate);
+  std::uint64_t number = 0;
+  const bool fits = ASN1_INTEGER_get_uint64(&number, serial) == 1;
   ERR_clear_error();
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(serial));
+  if (!fits) {  // one that somebody else has drawn
+    const std::string_view bytes(reinterpret_cast<const char*>(ASN1_STRING_get0_data(serial)),
+                                 static_cast<std::size_t>(ASN1_STRING_length(serial)));
+    return sha256_hex(bytes).substr(0, kCertificateNameLength);
+  }
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(number));
   return text.data();
 }
 

@@ -75,6 +75,7 @@ int verify_still_good(int good, X509_STORE_CTX* store) {
     X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REVOKED);
     return 0;
   }
+  if (!context_of(store).asks_time()) return good;
   const auto life = life_of(write_certificate(X509_STORE_CTX_get_current_cert(store)));
   if (life.ok() && !has_ended(*life, unix_seconds())) return good;
   X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_HAS_EXPIRED);
@@ -135,15 +136,15 @@ Result<std::shared_ptr<TlsContext>> TlsContext::make(const Credentials& credenti
   if (side == TlsSide::kServer) ok = ok && SSL_CTX_add1_chain_cert(context.get(), ca.get()) == 1;
   if (!ok) return internal_error("TLS cannot be set up: " + take_openssl_error() + ".");
   if (side == TlsSide::kServer) {
-    // Who gives no certificates is asked nothing of their time: its clock made none.
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                       desk ? verify_still_good : nullptr);
+                       verify_still_good);
     if (desk) SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, nullptr);
   } else if (desk && !ask_for(context.get(), kRenewalProtocol)) {
     return internal_error("TLS cannot be set up: " + take_openssl_error() + ".");
   }
   std::shared_ptr<TlsContext> made(new TlsContext(context.release(), side));
   made->revoked_ = {credentials.revoked.begin(), credentials.revoked.end()};
+  made->asks_time_ = side == TlsSide::kServer && desk;
   SSL_CTX_set_app_data(made->get(), made.get());
   return made;
 }

@@ -46,6 +46,7 @@ class TlsContext {
   TlsSide side() const { return side_; }
   /// Whether a certificate of this name is taken no more.
   bool revokes(const std::string& name) const { return revoked_.contains(name); }
+  bool asks_time() const { return asks_time_; }
 
  private:
   TlsContext(SSL_CTX* context, TlsSide side) : context_(context), side_(side) {}
@@ -53,6 +54,7 @@ class TlsContext {
   TlsSide side_;
   std::string pinned_;  ///< the CA's hash, if only that is known
   std::set<std::string> revoked_;
+  bool asks_time_ = false;  ///< its clock made the certificates
 };
 
 class TlsSession {

@@ -124,7 +124,8 @@ void SessionHub::drop_lane(std::uint32_t session) {
 // --- From the other end -------------------------------------------------------------------------
 
 void SessionHub::on_session_up(SessionId session, SessionEnds ends) {
-  post_.tell(supervisor_, SessionUp{session.value, std::move(ends.peer), std::move(ends.certificate)});
+  post_.tell(supervisor_,
+             SessionUp{session.value, std::move(ends.peer), std::move(ends.certificate)});
 }
 
 void SessionHub::on_message(SessionId session, Envelope envelope) {

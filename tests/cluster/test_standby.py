@@ -40,6 +40,11 @@ def test_a_standby_takes_over_and_the_old_head_follows(stages, expected):
         assert re.search(rf"^standby +\S+:{pair.port} ready$", shown, re.MULTILINE), shown
         here = "Here is a standby of the head at " in shown and "has all that was accepted" in shown
         assert here == (folder == pair.state_dir)
+    # Cut off together with the workers it would take over, by a file that revokes nothing.
+    listed = json.loads(run("certificate", "list", "--json", "--state-dir", stage.state_dir).stdout)
+    (joins,) = (row["certificate"] for row in listed if row["name"] == "join-file")
+    revoked = run("certificate", "revoke", joins, "--state-dir", stage.state_dir)
+    assert revoked.returncode == 1 and "stop it first" in revoked.stderr, revoked
     # It knows of the checkpoint what the head does: weights that are rewritten stay refused.
     known = [(folder / "known").read_text().splitlines()[1:] for folder in (stage.state_dir, pair.state_dir)]
     assert len(known[0]) > 400 and set(known[0]) == set(known[1])

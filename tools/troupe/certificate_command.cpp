@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "actors/control/file_lock.h"
 #include "actors/control/private_file.h"
 #include "actors/control/renewal.h"
+#include "actors/control/token_book.h"
 #include "runtime/limits.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
@@ -24,6 +26,8 @@
 
 namespace troupe::cli {
 namespace {
+
+using nlohmann::literals::operator""_json_pointer;
 
 struct CertificateOptions {
   std::string join;
@@ -199,68 +203,113 @@ int renew(const CommonOptions& common, const CertificateOptions& o) {
   return list(common, o);
 }
 
-/// The name of the certificate that a node of the running cluster has shown.
-Result<std::string> certificate_of(const std::string& node, const std::string& shared,
-                                   const std::string& state_dir) {
+/// The status of the head that runs; an empty object: none does.
+Result<nlohmann::json> running_status(const std::string& state_dir) {
+  if (!ClusterFiles::in_use(state_dir)) return nlohmann::json::object();
   const auto join = find_join_file(state_dir);
   if (!join.ok()) return join.error();
   const auto cluster = Cluster::connect(*join, std::chrono::seconds(2));
   if (!cluster.ok()) return no_head(cluster.error(), state_dir);
   const auto status = (*cluster)->status_json();
   if (!status.ok()) return status.error();
-  const auto told = nlohmann::json::parse(*status, nullptr, false);
-  for (const auto& entry : told.value("nodes", nlohmann::json::array())) {
-    if (entry.value("id", "") != node) continue;
-    std::string name = entry.value("certificate", "");
-    if (name.empty()) return unavailable("The head does not know the certificate of " + node + ".");
-    if (name == shared)
-      return refused(node + " came with the join file's certificate, which it shares with every "
-                            "worker that has a copy of the file; `troupe certificate revoke " +
-                     name + "` cuts off all of them.");
-    return name;
-  }
-  return not_found("There is no " + node + " in this cluster; `troupe status` tells which there "
-                   "are.");
+  auto told = nlohmann::json::parse(*status, nullptr, false);
+  if (!told.is_object()) return corrupt("The head's status is no JSON.");
+  return told;
+}
+
+/// The name of the certificate that a node of the cluster has shown, and no other one.
+Result<std::string> certificate_of(const std::string& node, const std::string& shared,
+                                   const nlohmann::json& status) {
+  std::map<std::string, std::string> names;
+  for (const auto& entry : status.value("nodes", nlohmann::json::array()))
+    names[entry.value("id", "")] = entry.value("certificate", "");
+  const auto found = names.find(node);
+  if (found == names.end())
+    return not_found("There is no " + node +
+                     " in the running cluster; `troupe status` tells which there are.");
+  const std::string& name = found->second;
+  if (!is_certificate_name(name))
+    return unavailable("The head does not know the certificate of " + node + ".");
+  const auto holders =
+      std::ranges::count_if(names, [&](const auto& entry) { return entry.second == name; });
+  if (name == shared || holders > 1)
+    return refused(node +
+                   " came by a join file that was copied, and shares its certificate with every "
+                   "worker that has such a copy; `troupe certificate revoke " +
+                   name + "` cuts off all of them.");
+  return name;
+}
+
+/// Writes down that the name is taken no more; where it is the join file's, that gets another.
+Status revoke_name(const std::string& join_path, const std::string& name) {
+  return rewrite_credentials(join_path, [&](ClusterCredentials old) -> Result<ClusterCredentials> {
+    auto& revoked = old.head.revoked;
+    if (std::ranges::find(revoked, name) != revoked.end()) return old;
+    if (revoked.size() == kRevokedMax)
+      return resource_exhausted(std::to_string(kRevokedMax) +
+                                " certificates are revoked already; make a new cluster.");
+    revoked.push_back(name);
+    const auto joins_by = certificate_name(old.worker.certificate);
+    if (!joins_by.ok() || *joins_by != name) return old;
+    return renewed(old, {.head = false, .worker = true}, kCertificateLifetimeS);
+  });
+}
+
+/// Ways that are open still to who held it.
+void tell_what_is_left(const std::string& state_dir, const nlohmann::json& status) {
+  std::string good;
+  const auto tokens = TokenBook(state_dir).list();
+  if (tokens.ok())
+    for (const KeptToken& token : *tokens)
+      if (!token.expired(unix_seconds()) && (!token.once || token.used_s == 0))
+        good += (good.empty() ? "" : ", ") + token.name;
+  if (!good.empty())
+    std::fprintf(stderr,
+                 "Who knows a token that is still good comes in again, by another name: %s "
+                 "(`troupe token revoke`).\n",
+                 good.c_str());
+  if (status.value("/cluster/standby"_json_pointer, nlohmann::json()).is_object())
+    std::fprintf(stderr, "The standby has a state folder of its own: say the same there.\n");
 }
 
 int revoke(const CommonOptions& common, const CertificateOptions& o) {
   const std::string join_path = join_path_of(common, o);
   if (!at_the_head(common, o))
-    return fail_with(invalid_argument(
-        "Certificates are revoked at the head: " + common.state_dir + " is no head's state "
-        "folder (--state-dir)."));
+    return fail_with(
+        invalid_argument("Certificates are revoked at the head: " + common.state_dir +
+                         " is no head's state folder (--state-dir)."));
   const auto credentials = load_or_create(std::filesystem::path(join_path).parent_path());
   if (!credentials.ok()) return fail(credentials.error());
   const auto shared = certificate_name(credentials->worker.certificate);
   if (!shared.ok()) return fail(shared.error());
+  const auto status = running_status(common.state_dir);
+  if (!status.ok()) return fail(status.error());
   std::string name = o.revoked;
   if (!is_certificate_name(name)) {
-    if (const auto node = parse_node(name); !node.ok())
-      return fail_with(invalid_argument("'" + name + "' is neither a node, such as node-3, nor a "
-                                        "certificate's name, 16 digits as `troupe certificate "
-                                        "list` and `troupe status --json` tell them."));
-    const auto found = certificate_of(name, *shared, common.state_dir);
+    if (!parse_node(name).ok())
+      return fail_with(
+          invalid_argument("'" + name +
+                           "' is neither a node, such as node-3, nor a certificate's name, 16 "
+                           "digits as `troupe certificate list` and `troupe status --json` tell "
+                           "them."));
+    const auto found = certificate_of(name, *shared, *status);
     if (!found.ok()) return fail(found.error());
     name = *found;
   }
-  const Status done = rewrite_credentials(
-      join_path, [&](ClusterCredentials old) -> Result<ClusterCredentials> {
-        auto& revoked = old.head.revoked;
-        if (std::ranges::find(revoked, name) != revoked.end()) return old;
-        if (revoked.size() == kRevokedMax)
-          return resource_exhausted(std::to_string(kRevokedMax) +
-                                    " certificates are revoked already; make a new cluster.");
-        revoked.push_back(name);
-        const auto joins_by = certificate_name(old.worker.certificate);
-        if (!joins_by.ok() || *joins_by != name) return old;
-        return renewed(old, {.head = false, .worker = true}, kCertificateLifetimeS);
-      });
-  if (!done.ok()) return fail(done.error());
+  const bool has_standby =
+      status->value("/cluster/standby"_json_pointer, nlohmann::json()).is_object();
+  if (name == *shared && has_standby)
+    return fail(refused(
+        "The standby follows the head by that certificate, too, and would take over when it is "
+        "cut off with the workers: stop it first. Then copy credentials.pem to it again, and start "
+        "it."));
+  if (const Status done = revoke_name(join_path, name); !done.ok()) return fail(done.error());
   std::fprintf(stderr, "%s is revoked; a head that runs cuts its holders off within seconds.\n",
                name.c_str());
   if (name == *shared)
     std::fprintf(stderr, "It was the join file's: give every worker that had a copy the new %s.\n",
                  join_path.c_str());
+  tell_what_is_left(common.state_dir, *status);
   return kDone;
 }
 
@@ -300,9 +349,9 @@ Command certificate_revoke_command() {
   return {.name = "revoke",
           .description = "Take a certificate, and what it is renewed by, no more",
           .notes =
-              "At the head, and at its standby, which has a state folder of its own. Who holds the\n"
-              "certificate is cut off; what it computed is computed again elsewhere. Its machine\n"
-              "can come back with a new token.",
+              "At the head, and at its standby, which has a state folder of its own. Who holds\n"
+              "the certificate is cut off; what it computed is computed again elsewhere. It comes\n"
+              "in again with a token that is still good, and not without.",
           .examples =
               "  troupe certificate revoke node-3\n"
               "  troupe certificate revoke 1f00ab34c2d5e6f7",

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <future>
+#include <set>
 
 #include "actors/control/certificate_request.h"
 #include "actors/control/desk_call.h"
@@ -236,7 +237,8 @@ TEST_CASE("whatever a request says of itself, the certificate is a worker's") {
   const auto given =
       control::read_answer(*answer, {control::write_key(key.get()), text}, "the head");
   REQUIRE_MESSAGE(given.ok(), given.error().message);
-  CHECK(name_of(given->certificate) == "/CN=Troupe worker");
+  const std::string called = certificate_name(own_credentials().worker.certificate).value();
+  CHECK(name_of(given->certificate) == "/CN=Troupe worker/serialNumber=" + called);
   CHECK_FALSE(may_replace(own_credentials().head, *given, TlsSide::kServer, unix_seconds()).ok());
 }
 
@@ -303,6 +305,58 @@ TEST_CASE("a head that uses other credentials keeps its sessions, and shows them
   REQUIRE(office.head->server->use(signed_as(control::head_role(3600))).ok());
   CHECK(comes_up(office, own_credentials().worker));
   CHECK(before.events.downs().empty());
+}
+
+TEST_CASE("who is revoked is cut off, and kept out with a connection of before, too") {
+  RenewingHead office;
+  const Credentials stolen = signed_as(control::worker_role(3600));
+  Credentials head = own_credentials().head;
+  head.revoked = {certificate_name(stolen.certificate).value()};
+  Worker before(*office.caf, stolen), other(*office.caf);
+  before.client->connect(office.head->address(), 3s);
+  other.client->connect(office.head->address(), 3s);
+  REQUIRE(before.events.wait_up(1));
+  REQUIRE(other.events.wait_up(1));
+  // In the middle of its handshake.
+  RawSocket socket(office.head->server->port());
+  control::TlsSession half(*control::TlsContext::make(stolen, TlsSide::kClient));
+  std::vector<std::byte> plain;
+  std::vector<char> out;
+  half.receive({}, plain);
+  half.take_output(out);
+  REQUIRE(socket.send(out));
+  while (half.state() == control::TlsSession::State::kHandshake) {
+    const auto answer = socket.receive(3s);
+    REQUIRE(!answer.empty());
+    half.receive(answer, plain);
+  }
+  CHECK(half.state() == control::TlsSession::State::kOpen);  // as a client sees it
+  out.clear();
+  half.take_output(out);  // its certificate
+
+  REQUIRE(office.head->server->use(head).ok());
+  REQUIRE(before.events.wait_down(1));
+  CHECK(socket.send(out));
+  CHECK(socket.closed_within(3s));
+  before.client->connect(office.head->address(), 3s);
+  REQUIRE(before.events.wait_down(2));
+  CHECK(before.events.downs().back().end.text.find("revoked") != std::string::npos);
+  CHECK_FALSE(renew_credentials(stolen, office.head->address(), 3s).ok());
+  CHECK(office.head->events.ups().size() == 2);
+  CHECK(other.events.downs().empty());
+}
+
+TEST_CASE("certificates that others have signed have names, too") {
+  const auto certificate = control::read_certificate(own_credentials().worker.certificate);
+  std::set<std::string> names;
+  for (const unsigned char last : {1, 2}) {
+    const std::vector<unsigned char> serial{0x7f, 1, 2, 3, 4, 5, 6, 7, 8, 9, last};
+    ASN1_STRING_set(X509_get_serialNumber(certificate.get()), serial.data(),
+                    static_cast<int>(serial.size()));
+    names.insert(control::name_of(certificate.get()));
+  }
+  CHECK(names.size() == 2);
+  for (const std::string& name : names) CHECK(is_certificate_name(name));
 }
 
 TEST_CASE("an answer that is cut at any byte gives no certificate") {
