@@ -174,7 +174,9 @@ Error without_tensors(const std::string& file) {
   return refused(file +
                  " holds the header only, as `troupe pull --for head` fetches it; a worker needs "
                  "the whole checkpoint" +
-                 (model ? ": `troupe pull " + model->name + "@" + model->revision + "`" : ""));
+                 (model ? ": `troupe pull " + model->name + "@" + model->revision +
+                              "`, and --model " + model->name + "@" + model->revision
+                        : ""));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ std::string pull_advice(const std::string& path) {
   const auto model = snapshot_model(path);
   if (!model) return {};
   return "; if the model is here in part, `troupe pull " + model->name + "@" + model->revision +
-         "` brings the rest";
+         "` brings the rest, for --model " + model->name + "@" + model->revision;
 }
 
 Status check_model_path(const std::string& model) {

@@ -166,8 +166,11 @@ Result<HeadModel> open_head_model(const HeadFlags& flags, int min_devices, Check
     const std::string& asked = flags.engine.options.model;
     const std::string folder = pull::model_folder(asked, pull::HubFolder::Part::kHead);
     if (folder != asked) {
+      const std::string why = checkpoint.error().message;
       model.engine.model = folder;
       checkpoint = open_model(model.engine, use);
+      if (checkpoint.ok())
+        logger().info("Of {} the headers alone are used, which are in {}: {}", asked, folder, why);
     }
   }
   if (!checkpoint.ok()) return checkpoint.error();

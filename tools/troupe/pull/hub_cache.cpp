@@ -1,6 +1,10 @@
 #include "tools/troupe/pull/hub_cache.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <iomanip>
@@ -30,8 +34,19 @@ Error not_made(const fs::path& what, const std::error_code& why) {
 Status write_whole(const fs::path& file, const fs::path& fresh, std::string_view bytes) {
   std::error_code failed;
   fs::create_directories(file.parent_path(), failed);
-  if (!failed && !(std::ofstream(fresh) << bytes << std::flush))
-    failed = std::make_error_code(std::errc::io_error);
+  if (!failed) fs::remove(fresh, failed);
+  // Not through a link that another writer of the cache may have put there.
+  constexpr int kFresh = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const int fd = failed ? -1 : ::open(fresh.c_str(), kFresh, 0666);
+  if (!failed && fd < 0) failed = {errno, std::generic_category()};
+  while (!failed && !bytes.empty()) {
+    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0)
+      failed = {errno, std::generic_category()};
+    else
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (fd >= 0 && ::close(fd) != 0 && !failed) failed = {errno, std::generic_category()};
   if (!failed) fs::rename(fresh, file, failed);
   return failed ? not_made("The file " + file.string(), failed) : Status();
 }

@@ -114,7 +114,7 @@ class PullLock {
  public:
   explicit PullLock(const HubFolder& folder)
       : folder_(folder.path()),
-        fd_(::open(folder.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)),
+        fd_(::open(folder.lock().c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644)),
         unopened_(fd_ < 0 ? errno : 0) {}
   ~PullLock() {
     if (fd_ >= 0) ::close(fd_);
