@@ -23,6 +23,12 @@ std::uint8_t DeviceLoads::Known::at(std::int64_t slot) const {
 
 void DeviceLoads::add(DeviceRef device, float utilization, TimePoint now) {
   const std::int64_t slot = RequestHistory::number_of(now);
+  if (!known_.contains(device) && known_.size() == kDevicesMax) {
+    const auto oldest = std::ranges::min_element(
+        known_, {}, [](const auto& entry) { return entry.second.number; });
+    if (oldest->second.number >= slot - 1) return;  // all are heard of
+    known_.erase(oldest);
+  }
   const auto [at, is_new] = known_.try_emplace(device);
   Known& known = at->second;
   if (is_new) {
@@ -38,9 +44,6 @@ void DeviceLoads::add(DeviceRef device, float utilization, TimePoint now) {
   }
   known.sum += std::clamp(utilization, 0.0f, 1.0f);
   ++known.times;
-  if (known_.size() > kDevicesMax)
-    known_.erase(std::ranges::min_element(
-        known_, {}, [](const auto& entry) { return entry.second.number; }));
 }
 
 std::vector<DeviceLoads::Load> DeviceLoads::loads(TimePoint now, std::size_t count) const {

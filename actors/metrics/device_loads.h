@@ -13,7 +13,7 @@
 namespace troupe {
 
 /// How busy each device was in the last hour, in the slots of RequestHistory: the mean of what it
-/// said. A kilobyte a device; of more than kDevicesMax those that were heard of last are kept. Not
+/// said. A kilobyte a device; of more than kDevicesMax those that are heard of are kept. Not
 /// thread-safe; times must not go back.
 class DeviceLoads {
  public:

@@ -255,6 +255,8 @@ std::string status_json(const Supervisor& supervisor, const RequestCounters& req
                    {{"style", options.reasoning_style}, {"open", options.reasoning_open}}},
                   {"numerics", nullptr},
                   {"uptime_s", static_cast<double>(milliseconds(now - options.started)) / 1000},
+                  {"time", static_cast<double>(options.started_unix_ms +
+                                               milliseconds(now - options.started)) / 1000},
                   {"message", supervisor.message()},
                   {"standby", standby_json(supervisor.standby())},
                   {"survives", survival_json(supervisor.survival())},

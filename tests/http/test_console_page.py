@@ -268,8 +268,10 @@ samples = [];
 for (let i = 59; i >= 0; --i)
   noteSample({ nodes: [{ devices }, { state: "lost", devices: [{ id: "node-1/0", utilization: 1 }] }] },
              (slot - i) * SLOT_MS);
-noteMarks({ events: [{ time: ((slot - 45) * SLOT_MS) / 1000, kind: "node_joined", text: "a" },
-                     { time: ((slot - 15) * SLOT_MS) / 1000, kind: "node_lost", text: "its end" }] });
+noteMarks({ cluster: { time: Date.now() / 1000 - 500 },  // its clock is a hundred slots behind
+            events: [{ time: ((slot - 145) * SLOT_MS) / 1000, kind: "node_joined", text: "a" },
+                     { time: ((slot - 115) * SLOT_MS) / 1000, kind: "node_lost", text: "its end" }] },
+          Date.now());
 $("panels").hidden = false;
 drawHistory();
 body.marks = JSON.stringify([...new Set(pixels("queue"))]);

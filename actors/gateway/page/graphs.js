@@ -35,9 +35,11 @@ function stroke(pen, points) {
   pen.stroke();
 }
 
-function noteMarks(status) {
+/** The head's clock may be another than the browser's, by which samples are placed. */
+function noteMarks(status, nowMs) {
+  const apart = nowMs - 1000 * number((status.cluster || {}).time);
   marks = list(status.events).map((event) => ({
-    at: Math.floor((1000 * number(event.time)) / SLOT_MS), bad: isLoss(event),
+    at: Math.floor((1000 * number(event.time) + apart) / SLOT_MS), bad: isLoss(event),
     text: event.kind + ": " + event.text,
   }));
 }

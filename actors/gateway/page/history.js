@@ -36,6 +36,7 @@ function takeHistory(history, nowMs) {
   for (const [device, load] of Object.entries(history.utilization || {})) lists[DEVICE + device] = load;
   if (history.slot_s * 1000 !== SLOT_MS || !Array.isArray(lists.in)) return;
   const count = lists.in.length, at = Math.floor(nowMs / SLOT_MS);
+  const before = [];
   for (let i = Math.max(0, count - SLOTS + 1); i < count; i++) {
     const sample = { at: at - count + i, sums: {}, counts: {} };
     for (const [name, list] of Object.entries(lists)) {
@@ -43,8 +44,10 @@ function takeHistory(history, nowMs) {
       sample.sums[name] = list[i];
       sample.counts[name] = 1;
     }
-    samples.push(sample);
+    before.push(sample);
   }
+  const first = samples.length > 0 ? samples[0].at : at;
+  samples = [...before.filter((sample) => sample.at < first), ...samples];
 }
 
 const sampleValue = (sample, name) =>

@@ -55,11 +55,22 @@ TEST_CASE("an hour is kept, and of an hour before nothing is left") {
   CHECK(told[0].percent == Percent{kUnknown, 0});
 }
 
-TEST_CASE("of too many devices those are kept that were heard of last") {
+TEST_CASE("one more than can be kept takes the place of one that is not heard of") {
   DeviceLoads loads;
-  for (std::uint32_t i = 0; i <= DeviceLoads::kDevicesMax; ++i)
-    loads.add({NodeId{i}, 0}, 0, slot(i == 5 ? 0 : 1));
-  const auto told = loads.loads(slot(2), 2);
-  CHECK(told.size() == DeviceLoads::kDevicesMax);
-  CHECK(std::ranges::none_of(told, [](const auto& load) { return load.device.node == NodeId{5}; }));
+  for (int at = 0; at < 3; ++at)
+    for (std::uint32_t i = 0; i < DeviceLoads::kDevicesMax; ++i)
+      if (i != 5 || at == 0) loads.add({NodeId{i}, 0}, 0.5f, slot(at));
+  const auto has = [&](std::uint32_t node, int at) {
+    return std::ranges::any_of(loads.loads(slot(at), 4), [&](const DeviceLoads::Load& load) {
+      return load.device.node == NodeId{node};
+    });
+  };
+  CHECK(has(5, 3));
+  loads.add({NodeId{9999}, 0}, 1, slot(2));
+  CHECK(has(9999, 3));
+  CHECK_FALSE(has(5, 3));
+  loads.add({NodeId{9998}, 0}, 1, slot(2));  // all that are kept are heard of
+  CHECK_FALSE(has(9998, 3));
+  for (const auto& load : loads.loads(slot(3), 3))
+    if (load.device.node != NodeId{9999}) CHECK(load.percent == Percent{50, 50, 50});
 }
