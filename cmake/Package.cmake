@@ -5,12 +5,15 @@ set(TROUPE_PACKAGE_DOCS "${CMAKE_INSTALL_DATAROOTDIR}/doc/troupe")
 
 # What both have. `systemctl enable` reads units where they are linked to.
 foreach(component deb archive)
-  install(FILES LICENSE NOTICE README.md DESTINATION "${TROUPE_PACKAGE_DOCS}"
+  # Where README's links to them lead.
+  install(FILES LICENSE NOTICE README.md ARCHITECTURE.md DESTINATION "${TROUPE_PACKAGE_DOCS}"
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES actors/gateway/API.md DESTINATION "${TROUPE_PACKAGE_DOCS}/actors/gateway"
     COMPONENT ${component} EXCLUDE_FROM_ALL)
   install(FILES configs/deploy/systemd/troupe-head.service
                 configs/deploy/systemd/troupe-worker.service
     DESTINATION lib/systemd/system COMPONENT ${component} EXCLUDE_FROM_ALL)
-  install(DIRECTORY configs/ DESTINATION "${TROUPE_PACKAGE_DOCS}/examples" COMPONENT ${component}
+  install(DIRECTORY configs DESTINATION "${TROUPE_PACKAGE_DOCS}" COMPONENT ${component}
     EXCLUDE_FROM_ALL PATTERN systemd EXCLUDE)
 endforeach()
 

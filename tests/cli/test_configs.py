@@ -165,18 +165,21 @@ def test_drain_here_takes_the_node_of_that_state_folder(troupe):
         assert done.returncode == 2 and "NODE or --here" in done.stderr, done.stderr
 
 
-def test_status_here_tells_a_worker_that_hangs(troupe):
+def test_status_here_tells_who_hangs(troupe):
     """As a pod's probe asks it, with a head or without one."""
     with Cluster() as cluster:
         here = lambda: run("status", "--here", "--state-dir", cluster.state_dir)  # noqa: E731
         head = cluster.head(DEMO, "--min-devices", 1)
         cluster.wait_answers()
         done = here()
-        assert done.returncode == 1 and "No worker of this machine" in done.stderr, done.stderr
+        assert done.returncode == 0 and done.stdout == "The head answers.\n", done
         worker = cluster.worker()
         cluster.wait_ready()
         done = here()
-        assert done.returncode == 0 and done.stdout == f"node-1 (process {worker.pid}) is well.\n", done
+        well = f"The head answers.\nnode-1 (process {worker.pid}) is well.\n"
+        assert done.returncode == 0 and done.stdout == well, done
+        head.kill(signal.SIGSTOP)
+        assert here().returncode == 1
         head.kill()
         worker.wait_log("Waiting for the head")
         assert here().returncode == 0, "it seeks its head, and is well"
@@ -185,4 +188,7 @@ def test_status_here_tells_a_worker_that_hangs(troupe):
         assert done.returncode == 1 and f"process {worker.pid} has taken no turn" in done.stderr, done.stderr
         worker.kill(signal.SIGCONT)
         assert here().returncode == 0
+        worker.kill()
+        done = here()
+        assert done.returncode == 1 and "Neither a head" in done.stderr, done.stderr
         assert run("status", "--here", "--json").returncode == 2

@@ -47,5 +47,9 @@ def test_the_deb_names_its_libraries_and_has_the_units(packages, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["usr"]
     assert {path.name for path in (tmp_path / "usr/lib/systemd/system").iterdir()} == {
         "troupe-head.service", "troupe-worker.service"}
+    docs = tmp_path / "usr/share/doc/troupe"
+    for linked in ("ARCHITECTURE.md", "actors/gateway/API.md", "configs/README.md",
+                   "configs/serve-a-real-model.md"):  # fmt: skip
+        assert f"]({linked}" in (docs / "README.md").read_text() and (docs / linked).is_file()
     assert "PATH" not in output("readelf", "-d", tmp_path / "usr/bin/troupe")
     assert output(tmp_path / "usr/bin/troupe", "--version").strip() in packages[0]

@@ -174,15 +174,20 @@ int run_cluster(const CommonOptions& common, const StatusOptions& o) {
   }
 }
 
-/// Whether each worker of this machine that joined by the folder takes its turns: looked at until
-/// it has taken one.
+/// Whether the head of the folder answers, if one runs, and each worker of this machine that joined
+/// by the folder takes its turns: looked at until it has taken one.
 int run_here(const CommonOptions& common) {
   constexpr std::chrono::seconds kPatience(10);
   const TimePoint deadline = now() + kPatience;
   const auto first = registered_workers(common.state_dir);
-  if (first.empty())
-    return fail(
-        not_found("No worker of this machine that joined by " + common.state_dir + "/join runs."));
+  const bool head = ClusterFiles::in_use(common.state_dir);
+  if (first.empty() && !head)
+    return fail(not_found("Neither a head that keeps its state in " + common.state_dir +
+                          " nor a worker of this machine that joined by its join file runs."));
+  if (head) {
+    if (const auto status = ask(common.state_dir); !status.ok()) return fail(status.error());
+    std::printf("The head answers.\n");
+  }
   for (const RegisteredWorker& worker : first) {
     const std::string process = "process " + std::to_string(worker.pid);
     std::optional<RegisteredWorker> later = worker;
@@ -206,7 +211,8 @@ int run_here(const CommonOptions& common) {
 int run(const CommonOptions& common, const StatusOptions& o) {
   if (!o.here) return run_cluster(common, o);
   if (o.json || o.wait_ready_s >= 0)
-    return fail_with(invalid_argument("--here stands alone: it asks no head."));
+    return fail_with(
+        invalid_argument("--here stands alone: it is about processes, not a cluster."));
   return run_here(common);
 }
 
@@ -220,15 +226,15 @@ Command status_command() {
               "  troupe status\n"
               "  troupe status --json | jq .cluster.state\n"
               "  troupe status --wait-ready 60\n"
-              "  troupe status --here           # exit 1 where a worker of this machine hangs",
+              "  troupe status --here           # exit 1 where the head or a worker here hangs",
           .flags = {{"--json", &o->json, "Print one JSON object instead"},
                     {.name = "--wait-ready",
                      .target = &o->wait_ready_s,
                      .help = "Wait at most this many seconds until it can serve",
                      .range = Range{0, 1e6}},
                     {"--here", &o->here,
-                     "Ask no head, but whether this machine's workers that joined by STATE/join "
-                     "take their turns: for probes"}},
+                     "Only whether the head that keeps STATE answers, if one runs, and this "
+                     "machine's workers that joined by STATE/join take their turns: for probes"}},
           .run = [o](const Call& call) { return run(call.common, *o); }};
 }
 
