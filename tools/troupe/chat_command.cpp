@@ -39,7 +39,7 @@ int run(const Call& call, const ChatOptions& o) {
   if (o.engine.options.model.empty() && flag != nullptr)
     return fail_with(invalid_argument(
         flag->name + " goes with --model; a running cluster has its own way to compute."));
-  LineEditor::block_signals();
+  LineEditor::prepare();
   auto source = open_first(call.common, o);
   if (!source.ok()) return fail_with(source.error());
   ChatSession::Options options{o.request, o.system,

@@ -57,7 +57,7 @@ struct LineEditor::Impl {
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string prompt;
-  bool first_key = true;  // Of a line.
+  bool typed_before = false;  // There is input of before the prompt; until the first key is read.
   QuestionReader::News news = QuestionReader::News::kEnd;  // If there is no line, why.
 };
 
@@ -87,8 +87,8 @@ int LineEditor::Impl::read_key(wchar_t* key) {
     const ssize_t count = read(STDIN_FILENO, &byte, 1);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     // A Ctrl-D that came while there was no prompt: what Linux makes of it for who reads keys.
-    const bool first = std::exchange(first_key, false);
-    if (count <= 0 || (byte == 0 && first)) return 0;
+    const bool before = std::exchange(typed_before, false);
+    if (count <= 0 || (byte == 0 && before)) return 0;
     switch (std::mbrtowc(key, &byte, 1, &state)) {
       case static_cast<std::size_t>(-2):  // there is more of it
         break;
@@ -104,7 +104,8 @@ int LineEditor::Impl::read_key(wchar_t* key) {
 LineEditor::LineEditor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LineEditor::~LineEditor() = default;
 
-void LineEditor::block_signals() {
+void LineEditor::prepare() {
+  use_utf8();
   const sigset_t set = own_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
@@ -112,7 +113,6 @@ void LineEditor::block_signals() {
 std::unique_ptr<LineEditor> LineEditor::open(int signals) {
   const char* kind = std::getenv("TERM");
   if (!kind || !*kind || std::string_view(kind) == "dumb") return nullptr;
-  use_utf8();
   auto impl = std::make_unique<Impl>();
   impl->signals = signals;
   const sigset_t set = own_signals();
@@ -136,7 +136,8 @@ std::unique_ptr<LineEditor> LineEditor::open(int signals) {
 
 QuestionReader::News LineEditor::next(const std::string& prompt, std::string& line) {
   impl_->prompt = prompt;
-  impl_->first_key = true;
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  impl_->typed_before = poll(&input, 1, 0) > 0;
   impl_->news = QuestionReader::News::kEnd;
   int count = 0;
   const char* text = el_gets(impl_->editor, &count);

@@ -11,9 +11,10 @@ namespace troupe::cli {
 /// ~/.editrc. One at a time, for one thread.
 class LineEditor {
  public:
-  /// Keeps from the threads that are started from now on what only the editor wants to hear of: its
-  /// terminal's new size, and that it goes on after Ctrl-Z. Before open().
-  static void block_signals();
+  /// Before open(), and before other threads are started: it sets the locale, and keeps from them
+  /// what only the editor wants to hear of, its terminal's new size and that it goes on after a
+  /// Ctrl-Z.
+  static void prepare();
   /// `signals` is a signalfd of SIGINT and SIGTERM. Null: the terminal cannot move its cursor.
   static std::unique_ptr<LineEditor> open(int signals);
   ~LineEditor();
