@@ -79,18 +79,22 @@ TEST_CASE("what was chosen, and why") {
 TEST_CASE("which part of a link was reached") {
   struct Row {
     std::uint64_t a, b;
+    std::int32_t mbit;  // of both interfaces, which counts where the adapter says nothing
     const char* host;
     std::uint64_t bits;
     double share;
   };
-  const Row rows[] = {{400'000'000'000, 100'000'000'000, "b", 100'000'000'000, 0.32},
-                      {0, 100'000'000'000, "b", 0, 0},
-                      {0, 0, "b", 0, 0},
-                      {100'000'000'000, 100'000'000'000, "host-1", 0, 0}};  // both of one machine
+  const Row rows[] = {
+      {400'000'000'000, 100'000'000'000, -1, "b", 100'000'000'000, 0.32},
+      {0, 100'000'000'000, -1, "b", 0, 0},
+      {0, 100'000'000'000, 64'000, "b", 64'000'000'000, 0.5},
+      {0, 0, -1, "b", 0, 0},
+      {100'000'000'000, 100'000'000'000, -1, "host-1", 0, 0}};  // both of one machine
   for (const Row& row : rows) {
     NetworkNode a = node(1, "verbs", {"verbs"}), b = node(2, "verbs", {"verbs"});
     a.port.adapter.bits_per_s = row.a;
     b.port.adapter.bits_per_s = row.b;
+    a.port.speed_mbit = b.port.speed_mbit = row.mbit;
     b.host = row.host;
     CHECK(link_bits_per_s(a, b) == row.bits);
     CHECK(link_share(pair(1, 2, 10, 4e9, 5e9), a, b) == doctest::Approx(row.share));
@@ -130,7 +134,7 @@ TEST_CASE("the JSON of a measurement") {
   CHECK(json["summary"]["slowest"][0]["nodes"][1] == "node-3");
   NetworkRun odd = run();
   odd.plan.nodes[0].host = "\xff";
-  odd.plan.nodes[0].port.numa_node = -1;
+  odd.plan.nodes[0].port.numa_node = odd.plan.nodes[0].port.speed_mbit = -1;
   const auto known = nlohmann::json::parse(network_json(odd));
   CHECK(known["nodes"][0]["numa_node"].is_null());
   CHECK(known["nodes"][0]["adapter"].is_null());

@@ -141,8 +141,7 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : plain
 /// "mlx5_0 400G"; the driver stands for one without a name.
 std::string adapter_text(const FabricPort& port) {
   const FabricAdapter& adapter = port.adapter;
-  const double known_bits = static_cast<double>(adapter.bits_per_s);
-  const double bits = known_bits > 0 ? known_bits : port.speed_mbit * 1e6;
+  const double bits = static_cast<double>(port_bits_per_s(port));
   std::string text = adapter.name.empty() ? adapter.driver : adapter.name;
   if (bits > 0)
     text += (text.empty() ? "" : " ") +

@@ -27,6 +27,7 @@ LinkChoice link_choice(const NetworkNode& a, const NetworkNode& b);
 
 /// Of the slower of both nodes' adapters, one way; 0: it is not known of one, or both are of one
 /// machine, within which nothing goes over a link.
+std::uint64_t port_bits_per_s(const FabricPort& port);
 std::uint64_t link_bits_per_s(const NetworkNode& a, const NetworkNode& b);
 
 enum class PairState { kMeasured, kNoLink, kFailed };

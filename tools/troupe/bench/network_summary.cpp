@@ -82,8 +82,13 @@ LinkChoice link_choice(const NetworkNode& a, const NetworkNode& b) {
   return choice;
 }
 
+std::uint64_t port_bits_per_s(const FabricPort& port) {
+  if (port.adapter.bits_per_s > 0) return port.adapter.bits_per_s;
+  return port.speed_mbit > 0 ? static_cast<std::uint64_t>(port.speed_mbit) * 1'000'000 : 0;
+}
+
 std::uint64_t link_bits_per_s(const NetworkNode& a, const NetworkNode& b) {
-  return a.host == b.host ? 0 : std::min(a.port.adapter.bits_per_s, b.port.adapter.bits_per_s);
+  return a.host == b.host ? 0 : std::min(port_bits_per_s(a.port), port_bits_per_s(b.port));
 }
 
 PairState state_of(const PairReport& pair) {
