@@ -189,6 +189,7 @@ def test_status_here_tells_who_hangs(troupe):
         worker.kill(signal.SIGCONT)
         assert here().returncode == 0
         worker.kill()
+        worker.popen.wait()
         done = here()
         assert done.returncode == 1 and "Neither a head" in done.stderr, done.stderr
         assert run("status", "--here", "--json").returncode == 2
