@@ -30,10 +30,12 @@ std::string random_name() {
 }
 
 /// Of a side, with a new key; empty if OpenSSL fails.
-Credentials make_side(const control::Role& role, X509* ca, EVP_PKEY* ca_key) {
+Credentials make_side(const control::Role& role, X509* ca, EVP_PKEY* ca_key,
+                      const std::string& name = "") {
   ERR_clear_error();
   const KeyPtr key(EVP_EC_gen("P-256"));
-  const CertificatePtr made = key && ca ? control::sign(role, key.get(), ca, ca_key) : nullptr;
+  const CertificatePtr made =
+      key && ca ? control::sign(role, key.get(), ca, ca_key, name) : nullptr;
   if (!made) return {};
   return {control::write_certificate(ca), control::write_certificate(made.get()),
           control::write_key(key.get())};
@@ -124,13 +126,19 @@ Result<ClusterCredentials> renew_cluster_credentials(const ClusterCredentials& o
     return refused("the key of the CA that could sign others is not in credentials.pem");
   const CertificatePtr ca = control::read_certificate(old.head.ca_certificate);
   const KeyPtr ca_key = control::read_key(old.ca_key);
+  const auto name = [&](const Credentials& side) {
+    const auto called = certificate_name(side.certificate);
+    return called.ok() && !which.renames ? *called : std::string();
+  };
   ClusterCredentials made = old;
   if (which.head) {
-    made.head = make_side(control::head_role(lifetime_s), ca.get(), ca_key.get());
+    made.head =
+        make_side(control::head_role(lifetime_s), ca.get(), ca_key.get(), name(old.head));
     made.head.revoked = old.head.revoked;
   }
   if (which.worker)
-    made.worker = make_side(control::worker_role(kClusterLifetimeS), ca.get(), ca_key.get());
+    made.worker = make_side(control::worker_role(kClusterLifetimeS), ca.get(), ca_key.get(),
+                            name(old.worker));
   if (made.head.certificate.empty() || made.worker.certificate.empty()) return cannot_be_made();
   return made;
 }
@@ -155,6 +163,9 @@ Result<ClusterCredentials> load_or_create(const std::filesystem::path& state_dir
   if (credentials.error().code == ErrorCode::kRefused)
     return refused("The file " + path.string() + " " + credentials.error().message +
                    "; use that version, or another state folder with --state-dir.");
+  if (credentials.error().message.starts_with("revokes "))
+    return corrupt("The file " + path.string() + " " + credentials.error().message +
+                   "; take that line out.");
   return corrupt("The cluster's certificates in " + path.string() + " cannot be used: the file " +
                  credentials.error().message +
                  "; remove it to make new ones, and copy the join file to the workers again.");

@@ -56,6 +56,7 @@ Result<ClusterCredentials> make_cluster_credentials(
 /// such key.
 struct RenewedSides {
   bool head = true, worker = true;
+  bool renames = false;  ///< else the new ones are called as the old ones
 };
 Result<ClusterCredentials> renew_cluster_credentials(const ClusterCredentials& old,
                                                      RenewedSides which, std::int64_t lifetime_s);

@@ -77,6 +77,7 @@ class Caller {
     const auto& failure = tls_.failure();
     if (!failure.foreign) return no_head(failure.text);
     if (failure.ended) return refused("The head at " + peer_ + " says that it has ended.");
+    if (failure.revoked) return refused("The head at " + peer_ + " says that it was revoked.");
     if (was_trusted && purpose_ == TlsPurpose::kEnrolment) return no_desk();
     return refused("The head at " + peer_ + " belongs to another cluster than the " +
                    (purpose_ == TlsPurpose::kEnrolment

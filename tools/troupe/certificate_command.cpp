@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/api/cluster.h"
@@ -17,6 +18,7 @@
 #include "actors/control/private_file.h"
 #include "actors/control/renewal.h"
 #include "actors/control/token_book.h"
+#include "runtime/clock.h"
 #include "runtime/limits.h"
 #include "tools/troupe/call.h"
 #include "tools/troupe/cluster_files.h"
@@ -113,17 +115,17 @@ int list(const CommonOptions& common, const CertificateOptions& o) {
 /// again if a running head or worker was faster.
 Status rewrite(const std::filesystem::path& path, std::size_t bytes_max,
                const std::function<Result<std::string>(const std::string&)>& next_of) {
-  constexpr int kTriesMax = 3;
+  constexpr std::chrono::seconds kPatience(10);
+  constexpr std::chrono::milliseconds kPause(20);
   Status replaced;
-  for (int i = 0; i < kTriesMax; ++i) {
+  for (const TimePoint deadline = now() + kPatience;; std::this_thread::sleep_for(kPause)) {
     const auto text = control::read_small_file(path, bytes_max);
     if (!text.ok()) return text.error();
     const auto next = next_of(*text);
     if (!next.ok()) return next.error();
     replaced = control::replace_private_file(path, *text, *next, bytes_max);
-    if (replaced.ok()) break;
+    if (replaced.ok() || now() >= deadline) return replaced;
   }
-  return replaced;
 }
 
 /// Of a state folder: what becomes of its certificates, and of the join file with them.
@@ -251,7 +253,7 @@ Status revoke_name(const std::string& join_path, const std::string& name) {
     revoked.push_back(name);
     const auto joins_by = certificate_name(old.worker.certificate);
     if (!joins_by.ok() || *joins_by != name) return old;
-    return renewed(old, {.head = false, .worker = true}, kCertificateLifetimeS);
+    return renewed(old, {.head = false, .renames = true}, kCertificateLifetimeS);
   });
 }
 
@@ -296,6 +298,10 @@ int revoke(const CommonOptions& common, const CertificateOptions& o) {
     if (!found.ok()) return fail(found.error());
     name = *found;
   }
+  if (const auto own = certificate_name(credentials->head.certificate); own.ok() && *own == name)
+    return fail_with(invalid_argument(
+        "That is the head's own certificate, which is no worker's: if its key is stolen, make a "
+        "new cluster in another state folder."));
   const bool has_standby =
       status->value("/cluster/standby"_json_pointer, nlohmann::json()).is_object();
   if (name == *shared && has_standby)

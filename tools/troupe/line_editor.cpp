@@ -128,6 +128,7 @@ std::unique_ptr<LineEditor> LineEditor::open(int signals) {
   el_set(editor, EL_PROMPT, &Impl::prompt_of);
   el_set(editor, EL_HIST, ::history, impl->history);
   el_set(editor, EL_EDITOR, "emacs");
+  el_set(editor, EL_SIGNAL, 1);  // a stop or an end finds the terminal as it was
   el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_wset(editor, EL_GETCFN, static_cast<int (*)(EditLine*, wchar_t*)>(&Impl::read_key));
   el_source(editor, nullptr);

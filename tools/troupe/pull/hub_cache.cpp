@@ -124,6 +124,10 @@ Status HubFolder::link_into(const fs::path& folder, const std::string& commit,
     if (!failed) fs::create_symlink(target.lexically_relative(place.parent_path()), fresh, failed);
     if (!failed) fs::rename(fresh, link, failed);
     if (failed) return not_made("The link " + link.string(), failed);
+    if (folder == snapshot(commit) && !fs::equivalent(link, target, failed))
+      return unavailable("The link " + link.string() + " does not lead to " + target.string() +
+                         ": a folder above it is a link itself; move that away, or choose another "
+                         "cache with --cache.");
   }
   return {};
 }
@@ -149,8 +153,11 @@ Status HubFolder::point(const std::string& revision, const std::string& commit) 
 
 std::optional<fs::path> HubFolder::find(const std::string& revision) const {
   std::string commit = revision;
-  if (!is_commit(revision)) std::ifstream(part() / "refs" / revision) >> std::setw(64) >> commit;
   std::error_code failed;
+  // Nothing but a file: another thing may hold who opens it for ever.
+  const fs::path ref = part() / "refs" / revision;
+  if (!is_commit(revision) && fs::is_regular_file(ref, failed))
+    std::ifstream(ref) >> std::setw(64) >> commit;
   if (!is_commit(commit) || !fs::is_directory(snapshot(commit), failed)) return std::nullopt;
   return snapshot(commit);
 }
